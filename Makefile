@@ -1,0 +1,50 @@
+# make demo | test | bench | lint | types: each works on a fresh machine that has only Python >= 3.11 and make.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help demo test test-slow test-nightly bench lint types check lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
+
+$(STAMP): requirements/locked.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/locked.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+install: $(STAMP) ## the locked environment, in .venv
+
+demo: $(STAMP) ## schedulers side by side on the bundled sample, as a table and an HTML report
+	$(BIN)/compass demo
+
+test: $(STAMP) ## the fast suite
+	$(BIN)/python -m pytest -n auto
+
+test-slow: $(STAMP) ## the suite that takes minutes
+	$(BIN)/python -m pytest -n auto -m slow
+
+test-nightly: $(STAMP) ## everything
+	$(BIN)/python -m pytest -n auto -m "slow or nightly"
+
+bench: $(STAMP) ## every performance claim, measured again
+	$(BIN)/python -m benchmarks $(ONLY)
+
+lint: $(STAMP) ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy, strict
+	$(BIN)/mypy
+
+check: lint types test ## what CI runs
+
+lock: ## resolves requirements/locked.txt anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile -q --generate-hashes --no-annotate --no-header --universal --python-version 3.11 \
+	  --extra live --extra sweep pyproject.toml requirements/dev.in -o requirements/locked.txt
+
+clean: ## removes the environment and all caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo runs

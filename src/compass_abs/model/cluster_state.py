@@ -1,0 +1,290 @@
+"""The cluster as a scheduler sees it: who is where, indexed by free GPUs."""
+
+from collections.abc import Iterable, Sequence
+
+from compass_abs.model.decision import Decision, Migration, Placement
+from compass_abs.model.errors import (
+    DuplicateJobError,
+    InvalidJobError,
+    PlacementError,
+    UnknownJobError,
+    UnknownNodeError,
+)
+from compass_abs.model.index_set import IndexSet
+from compass_abs.model.job import Instance, Job
+from compass_abs.model.node import Node, NodeStatus
+
+#: GPUs a node may have. Slots are powers of two, so capacities are too.
+CAPACITIES = (1, 2, 4, 8, 16)
+
+
+class Gang:
+    """A running job and the node of each of its instances."""
+
+    __slots__ = ("job", "nodes")
+
+    def __init__(self, job: Job, nodes: list[int]) -> None:
+        self.job = job
+        self.nodes = nodes
+
+
+class ClusterState:
+    """One pool of interchangeable nodes, and the gangs on them.
+
+    Changes only by `place`, `move`, `release` and node events, each of which is all or nothing: a refused call
+    raises and leaves the state as it was. `apply` and `undo` carry out a whole `Decision` forwards or backwards.
+
+    Only nodes that are up count in `by_free`, `demand`, `partial_nodes` and `available_nodes`: a cordoned node's
+    GPUs are nobody's to give.
+    """
+
+    __slots__ = ("by_free", "capacity", "demand", "free_gpus", "gangs", "index_of", "nodes", "pool")
+
+    def __init__(self, nodes: int | Sequence[str], capacity: int = 8, pool: str = "") -> None:
+        if capacity not in CAPACITIES:
+            raise InvalidJobError(f"capacity is {capacity!r}, expected one of {CAPACITIES}")
+        names = [f"n{i}" for i in range(nodes)] if isinstance(nodes, int) else list(nodes)
+        self.capacity = capacity
+        self.pool = pool
+        self.nodes: list[Node] = []
+        self.index_of: dict[str, int] = {}
+        #: For each number of free GPUs, the nodes that are up and have exactly that many.
+        self.by_free = [IndexSet(len(names)) for _ in range(capacity + 1)]
+        #: Running instances by size on nodes that are up; index 0 is unused.
+        self.demand = [0] * (capacity + 1)
+        self.free_gpus = 0
+        self.gangs: dict[str, Gang] = {}
+        for name in names:
+            self.add_node(name)
+
+    # ---- what it says
+
+    @property
+    def available_nodes(self) -> int:
+        """Nodes that are up (N)."""
+        return sum(map(len, self.by_free))
+
+    @property
+    def empty_nodes(self) -> int:
+        """Nodes that are up and hold nothing."""
+        return len(self.by_free[self.capacity])
+
+    @property
+    def partial_nodes(self) -> int:
+        """Nodes that are up and hold something, but are not full."""
+        return sum(map(len, self.by_free[1:-1]))
+
+    @property
+    def used_nodes(self) -> int:
+        """Nodes that are up and hold something."""
+        return sum(map(len, self.by_free[:-1]))
+
+    def histogram(self) -> list[int]:
+        """How many nodes that are up have f free GPUs, for f from 0 to the capacity."""
+        return [len(bucket) for bucket in self.by_free]
+
+    def room(self, gpus: int) -> int:
+        """How many instances of this size fit now, without moving anything."""
+        return sum(len(self.by_free[f]) * (f // gpus) for f in range(gpus, self.capacity + 1))
+
+    def placements(self) -> list[Placement]:
+        """Who is where: all that is needed to rebuild this state."""
+        return [
+            Placement(Instance(job_id, k), node, gang.job.gpus)
+            for job_id, gang in self.gangs.items()
+            for k, node in enumerate(gang.nodes)
+        ]
+
+    def node_of(self, instance: Instance) -> int:
+        """The node that an instance runs on."""
+        gang = self.gangs.get(instance.job_id)
+        if gang is None or not 0 <= instance.number < len(gang.nodes):
+            raise UnknownJobError(f"instance {instance.number} of job {instance.job_id!r} is not running")
+        return gang.nodes[instance.number]
+
+    # ---- gangs
+
+    def check_job(self, job: Job) -> None:
+        """Raises unless the job makes sense on this pool and is not running yet."""
+        if job.gpus > self.capacity:
+            raise InvalidJobError(
+                f"job {job.id!r}: gpus is {job.gpus}, but a node of pool {self.pool!r} has {self.capacity}; "
+                "split it into more instances of fewer GPUs"
+            )
+        if job.id in self.gangs:
+            raise DuplicateJobError(f"job {job.id!r} is running already")
+
+    def place(self, job: Job, nodes: Sequence[int]) -> None:
+        """Starts a gang: instance k on `nodes[k]`."""
+        self.check_job(job)
+        gpus, table = job.gpus, self.nodes
+        if len(nodes) != job.instances:
+            raise PlacementError(f"job {job.id!r} has {job.instances} instances, but {len(nodes)} nodes were given")
+        for k, index in enumerate(nodes):
+            if not 0 <= index < len(table):
+                self._rollback(job, nodes, k)
+                raise UnknownNodeError(f"job {job.id!r}: there is no node {index}")
+            node = table[index]
+            if node.free < gpus or node.status is not NodeStatus.UP:
+                self._rollback(job, nodes, k)
+                raise PlacementError(
+                    f"job {job.id!r}: instance {k} needs {gpus} GPUs on node {node.name!r}, which is "
+                    f"{node.status} with {node.free} free"
+                )
+            node.contents[Instance(job.id, k)] = gpus
+            self._set_free(node, node.free - gpus)
+            if not job.movable:
+                node.pinned += 1
+        self.demand[gpus] += len(nodes)
+        self.gangs[job.id] = Gang(job, list(nodes))
+
+    def _rollback(self, job: Job, nodes: Sequence[int], upto: int) -> None:
+        for k in range(upto):
+            node = self.nodes[nodes[k]]
+            del node.contents[Instance(job.id, k)]
+            self._set_free(node, node.free + job.gpus)
+            if not job.movable:
+                node.pinned -= 1
+
+    def release(self, job_id: str) -> Gang:
+        """Ends a gang and says where it had been."""
+        gang = self.gangs.pop(job_id, None)
+        if gang is None:
+            raise UnknownJobError(f"job {job_id!r} is not running")
+        gpus, table = gang.job.gpus, self.nodes
+        for k, index in enumerate(gang.nodes):
+            node = table[index]
+            del node.contents[Instance(job_id, k)]
+            if node.status is NodeStatus.UP:
+                self.demand[gpus] -= 1
+                self._set_free(node, node.free + gpus)
+            else:
+                node.free += gpus
+            if not gang.job.movable:
+                node.pinned -= 1
+        return gang
+
+    def move(self, instance: Instance, target: int) -> None:
+        """Moves one instance of a running gang to another node."""
+        source_index = self.node_of(instance)
+        if not 0 <= target < len(self.nodes):
+            raise UnknownNodeError(f"job {instance.job_id!r}: there is no node {target}")
+        gang = self.gangs[instance.job_id]
+        gpus = gang.job.gpus
+        source, destination = self.nodes[source_index], self.nodes[target]
+        if source is destination or destination.free < gpus or destination.status is not NodeStatus.UP:
+            raise PlacementError(
+                f"job {instance.job_id!r}: instance {instance.number} ({gpus} GPUs) can't move from "
+                f"{source.name!r} to {destination.name!r}, which is {destination.status} with "
+                f"{destination.free} free"
+            )
+        del source.contents[instance]
+        destination.contents[instance] = gpus
+        gang.nodes[instance.number] = target
+        if source.status is NodeStatus.UP:
+            self._set_free(source, source.free + gpus)
+        else:
+            source.free += gpus
+            self.demand[gpus] += 1
+        self._set_free(destination, destination.free - gpus)
+        if not gang.job.movable:
+            source.pinned -= 1
+            destination.pinned += 1
+
+    def _set_free(self, node: Node, free: int) -> None:
+        """Moves a node that is up to the bucket of its new free count."""
+        buckets = self.by_free
+        buckets[node.free].remove(node.index)
+        buckets[free].add(node.index)
+        self.free_gpus += free - node.free
+        node.free = free
+
+    # ---- nodes
+
+    def node(self, name: str) -> Node:
+        """The node of this name."""
+        index = self.index_of.get(name)
+        if index is None:
+            raise UnknownNodeError(f"there is no node {name!r} in pool {self.pool!r}")
+        return self.nodes[index]
+
+    def add_node(self, name: str) -> Node:
+        """A new, empty node; or a lost one that is back."""
+        index = self.index_of.get(name)
+        if index is not None:
+            node = self.nodes[index]
+            if node.status is not NodeStatus.LOST:
+                raise PlacementError(f"node {name!r} is in pool {self.pool!r} already and {node.status}")
+            self.set_status(name, NodeStatus.UP)
+            return node
+        node = Node(len(self.nodes), name, self.capacity)
+        self.nodes.append(node)
+        self.index_of[name] = node.index
+        for bucket in self.by_free:
+            bucket.grow(len(self.nodes))
+        self.by_free[node.free].add(node.index)
+        self.free_gpus += node.free
+        return node
+
+    def set_status(self, name: str, status: NodeStatus) -> tuple[Job, ...]:
+        """Cordons, drains, loses or brings back a node; says which gangs a loss took with it."""
+        node = self.node(name)
+        victims: tuple[Job, ...] = ()
+        if status is NodeStatus.LOST:
+            victims = tuple(self.gangs[job_id].job for job_id in dict.fromkeys(i.job_id for i in node.contents))
+            for job in victims:
+                self.release(job.id)
+        was_up, is_up = node.status is NodeStatus.UP, status is NodeStatus.UP
+        node.status = status
+        if was_up != is_up:
+            sign = 1 if is_up else -1
+            for gpus in node.contents.values():
+                self.demand[gpus] += sign
+            self.free_gpus += sign * node.free
+            bucket = self.by_free[node.free]
+            if is_up:
+                bucket.add(node.index)
+            else:
+                bucket.remove(node.index)
+        return victims
+
+    # ---- decisions
+
+    def apply(self, decision: Decision) -> None:
+        """Carries out a decision that was made on an equal state."""
+        for move in decision.before:
+            self.move(move.instance, move.target)
+        if decision.job is not None and decision.reason is None:
+            if decision.departed:
+                self.release(decision.job.id)
+            else:
+                self.place(decision.job, decision.nodes)
+        for move in decision.after:
+            self.move(move.instance, move.target)
+
+    def undo(self, decision: Decision) -> None:
+        """Takes back the latest decision."""
+        self._reverse(decision.after)
+        if decision.job is not None and decision.reason is None:
+            if decision.departed:
+                self.place(decision.job, decision.nodes)
+            else:
+                self.release(decision.job.id)
+        self._reverse(decision.before)
+
+    def _reverse(self, moves: Iterable[Migration]) -> None:
+        for move in reversed(tuple(moves)):
+            self.move(move.instance, move.source)
+
+    def restore(self, gangs: Iterable[tuple[Job, Sequence[int]]]) -> None:
+        """Puts running gangs back where they are; gangs on cordoned nodes included."""
+        for job, nodes in gangs:
+            held = [self.nodes[n] for n in dict.fromkeys(nodes) if self.nodes[n].status is not NodeStatus.UP]
+            statuses = [node.status for node in held]
+            for node in held:
+                self.set_status(node.name, NodeStatus.UP)
+            try:
+                self.place(job, nodes)
+            finally:
+                for node, status in zip(held, statuses, strict=True):
+                    self.set_status(node.name, status)
