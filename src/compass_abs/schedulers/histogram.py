@@ -1,0 +1,80 @@
+"""Placement rules that see a node as its number of free GPUs: a preference among counts, at any scale.
+
+Without GPU sharing every published placement rule of the paper's comparison is an `argmin` of a key over the free
+counts that exist, so a gang costs O(capacity) an instance on the histogram.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
+
+from compass_abs.model import ClusterState, Decision, Job
+from compass_abs.schedulers.base import Scheduler, Situation
+
+#: For each free count that an instance may be put on, best first.
+Order = Sequence[int]
+
+
+def preference(capacity: int, gpus: int, key: Callable[[int], float]) -> tuple[int, ...]:
+    """The free counts that hold an instance of `gpus`, by ascending key; the smaller count on ties."""
+    return tuple(sorted(range(gpus, capacity + 1), key=lambda free: (key(free), free)))
+
+
+def choose_node(state: ClusterState, order: Order) -> int:
+    """The lowest node of the first free count in `order` that some node has; -1 where none has."""
+    buckets = state.by_free
+    for free in order:
+        bucket = buckets[free]
+        if bucket:
+            return bucket.first()
+    return -1
+
+
+def choose_nodes(state: ClusterState, gpus: int, count: int, order: Order) -> list[int] | None:
+    """A node for each of `count` instances, each chosen as if those before it were placed; None if they don't fit."""
+    if count == 1:
+        node = choose_node(state, order)
+        return None if node < 0 else [node]
+    if state.room(gpus) < count:
+        return None
+    buckets = state.by_free
+    # The nodes of a bucket leave it lowest first, so a cursor is enough; those that enter it wait in a heap.
+    cursors: dict[int, Iterator[int]] = {free: iter(buckets[free]) for free in order}
+    heads: dict[int, int] = {free: next(cursors[free], -1) for free in order}
+    entered: dict[int, list[int]] = {free: [] for free in order}
+    chosen: list[int] = []
+    while len(chosen) < count:
+        for free in order:
+            head, heap = heads[free], entered[free]
+            if head < 0 and not heap:
+                continue
+            if head < 0 or (heap and heap[0] < head):
+                node = heappop(heap)
+            else:
+                node = head
+                heads[free] = next(cursors[free], -1)
+            left = free - gpus
+            if left >= gpus:
+                heappush(entered[left], node)
+            chosen.append(node)
+            break
+    return chosen
+
+
+class HistogramScheduler(Scheduler):
+    """Admits a gang as soon as its instances fit, one after the other, each on the free count it prefers."""
+
+    @abstractmethod
+    def order(self, job: Job, situation: Situation) -> Order:
+        """The free counts on which to put an instance of this job, best first."""
+
+    def admit(self, job: Job, situation: Situation) -> Decision:
+        """Starts the job where its rule puts it; or says why not."""
+        state = self.state
+        if job.gpus > state.capacity:
+            state.check_job(job)
+        nodes = choose_nodes(state, job.gpus, job.instances, self.order(job, situation))
+        if nodes is None:
+            return self.blocked(job)
+        state.place(job, nodes)
+        return Decision(job, tuple(nodes))
