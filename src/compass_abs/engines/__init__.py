@@ -1,0 +1,1 @@
+"""What really starts and stops processes, each behind `engines/protocol.py`."""
