@@ -16,9 +16,9 @@ when it is complete: that the process runs, has acknowledged or is gone comes ba
 with the same arguments, since a controller that died between a call and its note of it calls again:
 `start` of a run that exists does nothing, `stop` and `kill` of one that is gone do nothing.
 
-**Two kinds of no.** `EngineRefusalError`: it is certain that nothing was started, and it won't work on this node now; the
-controller undoes the placement and decides again. `EngineUnavailableError`: nobody knows; the controller asks again later
-with the same arguments. Anything else is a defect.
+**Two kinds of no.** `EngineRefusalError`: it is certain that nothing was started, and it won't work on this node now;
+the controller undoes the placement and decides again. `EngineUnavailableError`: nobody knows; the controller asks
+again later with the same arguments. Anything else is a defect.
 
 **List and watch.** `observe` returns everything at once, `watch` calls back with single reports as they happen.
 A watch may miss or repeat; the controller heals from the next `observe`. Reports are levels, not edges: each says all
@@ -315,15 +315,15 @@ class Engine(Protocol):
     def start(self, order: StartOrder) -> None:
         """Starts one instance on its node, with exactly its GPUs visible.
 
-        `EngineRefusalError` when the node is unknown, lost, cordoned or has too few free GPUs; `StaleGenerationError` below the
-        fence. Where a platform accepts first and fails later (a pod stays pending) the run is reported as ended.
+        `EngineRefusalError` when the node is unknown, lost, cordoned or has too few free GPUs;
+        `StaleGenerationError` below the fence. Where a platform accepts first and fails later (a pod stays pending) the run is reported as ended.
         """
 
     def rejoin(self, order: StartOrder, previous: RunId) -> None:
         """The held process of `previous` becomes `order.run`, in place, meeting its gang at the new rendezvous.
 
-        `previous` is then reported as ended with `REJOINED`. Only with `Capability.REJOIN`; `EngineRefusalError` when it
-        is not held or its process is gone.
+        `previous` is then reported as ended with `REJOINED`. Only with `Capability.REJOIN`; `EngineRefusalError`
+        when it is not held or its process is gone.
         """
 
     def request_checkpoint(self, run: RunId, request: CheckpointRequest) -> None:
