@@ -316,7 +316,8 @@ class Engine(Protocol):
         """Starts one instance on its node, with exactly its GPUs visible.
 
         `EngineRefusalError` when the node is unknown, lost, cordoned or has too few free GPUs;
-        `StaleGenerationError` below the fence. Where a platform accepts first and fails later (a pod stays pending) the run is reported as ended.
+        `StaleGenerationError` below the fence. Where a platform accepts first and fails later (a pod stays
+        pending) the run is reported as ended.
         """
 
     def rejoin(self, order: StartOrder, previous: RunId) -> None:
