@@ -73,6 +73,8 @@ class Reason:
     demand: int
     free: int
     detail: str = ""
+    #: Time at which to ask again even if nothing happens until then: a job that is held knows when its hold ends.
+    until: float | None = None
 
     def __str__(self) -> str:
         short = self.demand - self.free

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 from compass_abs.model import ClusterState, Decision, Job, Migration, NodeStatus, Reason, Verdict, check_state
 
@@ -25,12 +25,21 @@ class Situation:
         self.progress: dict[str, float] = {}
 
 
+@runtime_checkable
+class Nominating(Protocol):
+    """A scheduler that also says who is tried next, where its queue lets it (`queues/nominated.py`)."""
+
+    def nominate(self, situation: Situation) -> Job | None:
+        """The waiting job to try now, of `situation.waiting`; a refusal ends the pass, an admission asks again."""
+
+
 class Scheduler(ABC):
     """Decides for one pool. Events in, decisions out; every decision is already applied to `state`.
 
     No clock, no log, no I/O. Whatever a scheduler keeps beside `state` is derivable from it: `rebuild` does so.
     A driver calls `submitted` once a job, `admit` as often as its queue tries, `finish` when a job ends, and
-    `round` at the times that `next_round` asks for. A decision that could not be carried out is given to `undo`.
+    `round` at the times that `next_round` asks for. A refusal that names a time (`Reason.until`) is tried again then.
+    A decision that could not be carried out is given to `undo`.
     """
 
     #: Name in the registry.
@@ -94,9 +103,9 @@ class Scheduler(ABC):
 
     # ---- shared pieces
 
-    def refuse(self, job: Job, verdict: Verdict, detail: str = "") -> Decision:
-        """A refusal."""
-        return Decision(job, reason=Reason(verdict, job.total_gpus, self.state.free_gpus, detail))
+    def refuse(self, job: Job, verdict: Verdict, detail: str = "", until: float | None = None) -> Decision:
+        """A refusal; `until` asks the driver to try again at that time even if nothing happens."""
+        return Decision(job, reason=Reason(verdict, job.total_gpus, self.state.free_gpus, detail, until))
 
     def blocked(self, job: Job, detail: str = "") -> Decision:
         """A refusal for lack of GPUs, or of GPUs in the right places."""
