@@ -1,0 +1,119 @@
+"""The traces that have a name: what they are, where they lie, where they come from, and under which licence."""
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from compass_abs.traces.errors import TraceError
+
+#: The folder of one's own copies; looked into first.
+FOLDER_VARIABLE = "COMPASS_TRACES"
+SAMPLES = Path(__file__).parent / "samples"
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """One official file."""
+
+    url: str
+    #: Where it goes, relative to the folder of traces.
+    path: str
+    #: Hexadecimal; None where the publisher states none.
+    sha256: str | None = None
+    #: The member to take out of the archive that `url` is; "" for a plain file.
+    member: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A trace that `compass` knows by name."""
+
+    name: str
+    title: str
+    #: Where its file may lie in a folder of traces, the first that exists counts.
+    files: tuple[str, ...]
+    licence: str
+    homepage: str = ""
+    downloads: tuple[Download, ...] = ()
+    capacity: int = 8
+    #: Clock time of second 0 for relative files; the first midnight for dated ones.
+    origin: datetime | None = None
+    notes: tuple[str, ...] = ()
+    synthetic: bool = False
+
+
+_HELIOS = "https://github.com/S-Lab-System-Group/HeliosData"
+_HELIOS_RAW = "https://raw.githubusercontent.com/S-Lab-System-Group/HeliosData/main/data"
+
+
+def _helios(name: str, origin: datetime | None = None) -> Published:
+    cluster = name.capitalize()
+    return Published(
+        name=name,
+        title=f"Helios {cluster}, SenseTime 2020 (SC '21)",
+        files=(f"{name}/cluster_log.csv", f"{cluster}/cluster_log.csv"),
+        licence="CC-BY-4.0",
+        homepage=_HELIOS,
+        downloads=(Download(f"{_HELIOS_RAW}/{cluster}/cluster_log.csv", f"{name}/cluster_log.csv"),),
+        origin=origin,
+    )
+
+
+PUBLISHED: tuple[Published, ...] = (
+    # Day 1 is pinned: the paper counts from 2020-03-18.
+    _helios("venus", datetime(2020, 3, 18)),
+    _helios("saturn"),
+    _helios("earth"),
+    _helios("uranus"),
+)
+
+
+def cache_folder() -> Path:
+    """Where fetched traces are kept for this user."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "compass-abs" / "traces"
+
+
+def folders() -> list[Path]:
+    """Where named traces are looked for, in order."""
+    own = os.environ.get(FOLDER_VARIABLE)
+    return [*([Path(own)] if own else []), cache_folder(), SAMPLES]
+
+
+def published(name: str) -> Published | None:
+    """The entry of a name."""
+    return next((entry for entry in PUBLISHED if entry.name == name), None)
+
+
+def find(entry: Published) -> Path | None:
+    """The file of a named trace on this machine."""
+    for folder in folders():
+        for file in entry.files:
+            if (folder / file).is_file():
+                return folder / file
+    return None
+
+
+def locate(name_or_path: str | Path) -> tuple[Path, Published | None]:
+    """The file that a name or a path stands for, and the entry of the name."""
+    entry = published(name_or_path) if isinstance(name_or_path, str) else None
+    if entry is not None:
+        path = find(entry)
+        if path is None:
+            raise TraceError(
+                f"trace {entry.name!r} is not on this machine: run `compass trace fetch {entry.name}`, or set "
+                f"{FOLDER_VARIABLE} to a folder with {entry.files[0]}"
+            )
+        return path, entry
+    path = Path(name_or_path)
+    if not path.exists():
+        names = ", ".join(e.name for e in PUBLISHED)
+        raise TraceError(f"{path}: no such file, and no trace of that name; names are {names}")
+    return path, _entry_of(path)
+
+
+def _entry_of(path: Path) -> Published | None:
+    """The entry whose file this is, by its last two path components: traces/venus/cluster_log.csv is Venus."""
+    tail = "/".join(path.resolve().parts[-2:]).lower()
+    return next((e for e in PUBLISHED if any(f.lower() == tail for f in e.files)), None)

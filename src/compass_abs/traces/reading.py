@@ -1,0 +1,71 @@
+"""From a name or a file to a `Trace`, whatever its format."""
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from compass_abs.traces.catalog import Published, locate
+from compass_abs.traces.errors import TraceError
+from compass_abs.traces.formats import FORMATS, Format
+from compass_abs.traces.gathering import BadRows, Gatherer, RowOrder
+from compass_abs.traces.tail import Tail, with_tail
+from compass_abs.traces.trace import Trace
+
+
+def read_trace(
+    name_or_path: str | Path,
+    format: str | None = None,
+    bad_rows: BadRows = BadRows.RAISE,
+    *,
+    capacity: int | None = None,
+    order: RowOrder | None = None,
+    origin: datetime | None = None,
+    tail: Tail = Tail.AS_PUBLISHED,
+    seed: int = 0,
+) -> Trace:
+    """The jobs of a named trace or of a file, preprocessed as in the paper.
+
+    A name is looked up under $COMPASS_TRACES, then among the fetched files, then among the bundled samples. `origin`
+    is the clock time of second 0 for files with relative times, and the first midnight for files with dates.
+    `seed` is used by `Tail.REFILLED` only.
+    """
+    path, published = locate(name_or_path)
+    chosen = _by_name(format) if format else _by_content(path)
+    nodes = capacity or (published.capacity if published else 8)
+    gatherer = Gatherer(str(path), bad_rows, order or chosen.order)
+    chosen.gather(path, nodes, gatherer)
+    if origin is None and published is not None:
+        origin = published.origin
+    trace = gatherer.trace(_name(path, published), nodes, chosen.clock, origin)
+    trace = chosen.finish(trace, path)
+    if published is not None:
+        trace = replace(trace, notes=(*trace.notes, *published.notes), synthetic=trace.synthetic or published.synthetic)
+    return with_tail(trace, tail, seed)
+
+
+def _by_name(name: str) -> Format:
+    for candidate in FORMATS:
+        if candidate.name == name:
+            return candidate
+    raise TraceError(f"format is {name!r}, expected one of {', '.join(f.name for f in FORMATS)}")
+
+
+def _by_content(path: Path) -> Format:
+    for candidate in FORMATS:
+        if candidate.matches(path):
+            return candidate
+    raise TraceError(
+        f"{path}: {_first_line(path)}, which is no known trace; "
+        f"--format names one of {', '.join(f.name for f in FORMATS)}"
+    )
+
+
+def _name(path: Path, published: Published | None) -> str:
+    return published.name if published else path.name.split(".")[0]
+
+
+def _first_line(path: Path) -> str:
+    with path.open("rb") as stream:
+        start = stream.read(120)
+    shown = start.split(b"\n")[0].decode("utf-8", "replace").strip()
+    return f"it starts with {shown!r}"
