@@ -1,0 +1,86 @@
+"""A thin door to HiGHS: integer programs in, whole numbers out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from compass_abs.model import CompassError
+
+
+class SolverError(CompassError):
+    """The solver stopped without an answer."""
+
+
+@dataclass(slots=True)
+class IntegerProgram:
+    """Minimise Σ cost·x over whole x ≥ 0 within the rows' bounds. Costs are whole too, and so is the optimum."""
+
+    costs: list[int] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    rows: list[dict[int, int]] = field(default_factory=list)
+
+    def add_column(self, cost: int) -> int:
+        """A new unknown; says its index."""
+        self.costs.append(cost)
+        return len(self.costs) - 1
+
+    def add_row(self, entries: Mapping[int, int], lower: float, upper: float) -> None:
+        """A constraint: lower ≤ Σ entries[column]·x ≤ upper."""
+        self.rows.append(dict(entries))
+        self.lower.append(lower)
+        self.upper.append(upper)
+
+
+#: No bound.
+UNBOUNDED = float("inf")
+
+
+def solve(program: IntegerProgram) -> list[int] | None:
+    """An optimal assignment; None when there is none at all."""
+    if not program.costs:
+        return [] if all(low <= 0 <= high for low, high in zip(program.lower, program.upper, strict=True)) else None
+    import highspy
+    import numpy
+
+    columns, rows = len(program.costs), len(program.rows)
+    starts: list[int] = [0]
+    indices: list[int] = []
+    values: list[int] = []
+    for row in program.rows:
+        indices.extend(row)
+        values.extend(row.values())
+        starts.append(len(indices))
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = columns, rows
+    model.col_cost_ = numpy.array(program.costs, dtype=numpy.float64)
+    model.col_lower_ = numpy.zeros(columns)
+    model.col_upper_ = numpy.full(columns, highspy.kHighsInf)
+    model.row_lower_ = numpy.array(program.lower, dtype=numpy.float64)
+    model.row_upper_ = numpy.array(program.upper, dtype=numpy.float64)
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_ = numpy.array(starts)
+    model.a_matrix_.index_ = numpy.array(indices)
+    model.a_matrix_.value_ = numpy.array(values, dtype=numpy.float64)
+    model.integrality_ = [highspy.HighsVarType.kInteger] * columns
+    solver = highspy.Highs()
+    solver.silent()
+    # The optimum is a whole number: less than one from the bound is proof.
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    solver.setOptionValue("mip_abs_gap", 0.99)
+    solver.passModel(model)
+    solver.run()
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return None
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise SolverError(f"HiGHS stopped with {status} on a program of {columns} columns and {rows} rows")
+    solution = [round(value) for value in solver.getSolution().col_value]
+    _check(program, solution)
+    return solution
+
+
+def _check(program: IntegerProgram, solution: Sequence[int]) -> None:
+    """Raises unless the rounded solution keeps every row exactly: the solver's tolerances are not ours."""
+    for row, low, high in zip(program.rows, program.lower, program.upper, strict=True):
+        if min(solution, default=0) < 0 or not low <= sum(c * solution[k] for k, c in row.items()) <= high:
+            raise SolverError("HiGHS returned a solution that does not keep the program's rows in whole numbers")
