@@ -1,0 +1,223 @@
+"""One self-contained HTML page of a comparison: works offline, on a phone, and on paper."""
+
+import json
+import os
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from compass_abs import __version__
+from compass_abs.reporting.comparison import SERIES, Comparison, ReportError, RunView
+from compass_abs.reporting.encoding import TICK, encode_events, encode_jobs, encode_series, ticks
+from compass_abs.reporting.metrics import BOUNDS, METRICS, best, with_ratios, written
+from compass_abs.reporting.palette import looks
+from compass_abs.reporting.verdict import verdict
+
+#: What people still mail and browsers still open at once.
+SIZE_LIMIT = 5_000_000
+_SCRIPTS = ("codec.js", "replay.js", "cluster.js", "chart.js", "app.js")
+_VISIBLE_AT_FIRST = 4
+
+
+def write_report(comparison: Comparison, path: str | os.PathLike[str], size_limit: int = SIZE_LIMIT) -> Path:
+    """Writes the page, all of it or nothing, and says where."""
+    target = Path(path)
+    text = render_report(comparison, size_limit)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(target.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(target)
+    return target
+
+
+def render_report(comparison: Comparison, size_limit: int = SIZE_LIMIT) -> str:
+    """The page as text. Placements that would make it larger than the limit are left out, and a note says so."""
+    left, right = _sides(comparison.runs)
+    payload, hidden = _payload(comparison, (left, right), size_limit)
+    notes = list(comparison.notes)
+    if hidden:
+        names = ", ".join(comparison.runs[i].title for i in hidden)
+        notes.append(f"To keep this page small it has no pictures of the cluster under {names}.")
+    return _page(comparison, payload, notes)
+
+
+def _sides(runs: Sequence[RunView]) -> tuple[int, int]:
+    """Whom to put side by side: who is kept waiting by fragmentation the longest, and who completes jobs soonest."""
+    drawn = [i for i, run in enumerate(runs) if run.events]
+    if not drawn:
+        return (0, 0)
+    able = [i for i in drawn if runs[i].scheduler not in BOUNDS] or drawn
+    fastest = min(able, key=lambda i: (runs[i].summary.get("ajct", 0.0), i))
+    others = [i for i in able if i != fastest] or [fastest]
+    return max(others, key=lambda i: (runs[i].summary.get("blocked_fragmentation", 0.0), -i)), fastest
+
+
+def _payload(comparison: Comparison, sides: tuple[int, int], size_limit: int) -> tuple[dict[str, Any], list[int]]:
+    """What the page's script reads, and the runs whose placements had to stay out."""
+    origin, end = comparison.span
+    quanta = {key: _quantum(comparison.runs, key) for key in SERIES}
+    known = looks([run.scheduler for run in comparison.runs])
+    runs: list[dict[str, Any]] = []
+    for run in comparison.runs:
+        look = known[run.scheduler]
+        series = {
+            key: encode_series(run.series[key], origin, quanta[key]) for key in SERIES if key in run.series
+        }  # fmt: skip
+        runs.append(
+            {"title": run.title, "color": look.color, "dash": look.dash, "series": series, "events": None},
+        )
+    payload: dict[str, Any] = {
+        "capacity": comparison.capacity,
+        "nodes": comparison.nodes,
+        "epoch": None if comparison.epoch is None else comparison.epoch + origin,
+        "tick": TICK,
+        "span": [0, ticks(end, origin)],
+        "jobs": {"ids": [job.id for job in comparison.jobs], "packed": encode_jobs(comparison.jobs, origin)},
+        "quanta": quanta,
+        "series": [
+            {"key": key, "title": title, "meaning": meaning, "share": key == "utilisation"}
+            for key, (title, meaning) in SERIES.items()
+            if any(key in run.series for run in comparison.runs)
+        ],
+        "sides": sides,
+        "visible": _visible_at_first(comparison.runs, sides),
+        "start": ticks(_moment(comparison, sides[0]), origin),
+        "runs": runs,
+    }
+    room = size_limit - len(json.dumps(payload)) - 80_000
+    order = sorted(range(len(runs)), key=lambda i: (i not in sides, i))
+    hidden = []
+    for i in order:
+        run = comparison.runs[i]
+        if not run.events:
+            continue
+        _check_events(comparison, run)
+        text = encode_events(run.events, origin)
+        if len(text) > room:
+            hidden.append(i)
+            continue
+        runs[i]["events"] = text
+        room -= len(text)
+    drawn = [i for i in order if runs[i]["events"] is not None]
+    if drawn:
+        payload["sides"] = [side if side in drawn else drawn[0] for side in sides]
+    return payload, sorted(hidden)
+
+
+def _check_events(comparison: Comparison, run: RunView) -> None:
+    """Raises unless every event speaks of a job and a node that exist."""
+    for event in run.events:
+        job = getattr(event, "job", 0)
+        nodes = getattr(event, "nodes", ()) or (getattr(event, "target", getattr(event, "node", 0)),)
+        if not 0 <= job < len(comparison.jobs) or not all(0 <= node < comparison.nodes for node in nodes):
+            raise ReportError(
+                f"run {run.title!r}: {event} names a job or node that the comparison of "
+                f"{len(comparison.jobs)} jobs and {comparison.nodes} nodes doesn't have"
+            )
+
+
+def _quantum(runs: Sequence[RunView], key: str) -> float:
+    """The step in which a series is stored: whole numbers where all are whole, else thousandths."""
+    whole = all(float(v).is_integer() for run in runs if key in run.series for v in run.series[key].values)
+    return 1.0 if whole and key != "utilisation" else 0.001
+
+
+def _visible_at_first(runs: Sequence[RunView], sides: Sequence[int]) -> list[int]:
+    """A few lines to begin with; more would hide one another."""
+    drawn = [i for i, run in enumerate(runs) if run.series]
+    wanted = [i for i in sides if i in drawn]
+    wanted += [i for i in drawn if runs[i].scheduler in ("compass-abs", "fft", *BOUNDS)]
+    return sorted(dict.fromkeys(wanted + drawn))[:_VISIBLE_AT_FIRST] if not wanted else list(
+        dict.fromkeys(wanted)
+    )[:_VISIBLE_AT_FIRST]  # fmt: skip
+
+
+def _moment(comparison: Comparison, run: int) -> float:
+    """When to open the page: the worst moment of the more fragmented side while somebody waits."""
+    series = comparison.runs[run].series
+    fragments, queue = series.get("n_sif"), series.get("queue")
+    if fragments is None or not fragments.times:
+        return comparison.span[0]
+    waits, at = (queue.values, queue.times) if queue is not None and queue.times else ((1.0,), (fragments.times[0],))
+    worst, moment, q = -1.0, fragments.times[0], -1
+    for time, value in zip(fragments.times, fragments.values, strict=True):
+        while q + 1 < len(at) and at[q + 1] <= time:
+            q += 1
+        if q >= 0 and waits[q] > 0 and value > worst:
+            worst, moment = value, time
+    return moment
+
+
+def _page(comparison: Comparison, payload: dict[str, Any], notes: Sequence[str]) -> str:
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    source = files("compass_abs.reporting") / "templates"
+    style = (source / "report.css").read_text(encoding="utf-8")
+    parts = [(source / name).read_text(encoding="utf-8") for name in _SCRIPTS]
+    script = "'use strict';\n(() => {\n" + "\n".join(parts) + "})();\n"
+    rows = with_ratios(comparison.runs)
+    metrics = [metric for metric in METRICS if any(metric.key in row for row in rows)]
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        (source / "report.html").read_text(encoding="utf-8")
+    )
+    return template.render(
+        version=__version__,
+        title=comparison.title,
+        subtitle=comparison.subtitle,
+        verdict=verdict(comparison.runs),
+        notes=notes,
+        metrics=metrics,
+        rows=_rows(comparison.runs, rows, metrics),
+        job_count=f"{len(comparison.jobs):,}",
+        node_count=f"{comparison.nodes:,}",
+        capacity=comparison.capacity,
+        has_pictures=any(run["events"] is not None for run in payload["runs"]),
+        has_series=bool(payload["series"]),
+        settings=list(comparison.settings.items()),
+        run_settings=[
+            (run.title, ", ".join(f"{k} {v}" for k, v in run.settings.items()))
+            for run in comparison.runs
+            if run.settings
+        ],
+        dropped=comparison.dropped,
+        series_words=[(spec["title"], spec["meaning"]) for spec in payload["series"]],
+        style=Markup(style),  # ours, not a user's
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        payload=Markup(_script_safe(payload)),
+    )
+
+
+def _rows(runs: Sequence[RunView], rows: Sequence[dict[str, float]], metrics: Sequence[Any]) -> list[dict[str, Any]]:
+    """The lines of the comparison table."""
+    known = looks([run.scheduler for run in runs])
+    winners = {metric.key: best(metric, runs, rows) for metric in metrics}
+    return [
+        {
+            "title": run.title,
+            "color": known[run.scheduler].color,
+            "dash": " ".join(f"{d * 2:g}" for d in known[run.scheduler].dash),
+            "bound": run.scheduler in BOUNDS,
+            "cells": [
+                {"text": written(metric, rows[i].get(metric.key)), "best": i in winners[metric.key]}
+                for metric in metrics
+            ],
+        }
+        for i, run in enumerate(runs)
+    ]
+
+
+def _script_safe(payload: dict[str, Any]) -> str:
+    """JSON that can't end the script element it stands in, whatever the names in it."""
+    text = json.dumps(payload, separators=(",", ":"), sort_keys=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(text: str) -> str:
+    """The one script and style that the page's security policy lets run."""
+    return "sha256-" + b64encode(sha256(text.encode("utf-8")).digest()).decode("ascii")
