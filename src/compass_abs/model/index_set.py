@@ -15,12 +15,13 @@ class IndexSet:
     alone, so that a restored scheduler decides as the one it replaces would have.
     """
 
-    __slots__ = ("_count", "_summary", "_words")
+    __slots__ = ("_summary", "_words", "size")
 
     def __init__(self, size: int) -> None:
         self._words = [0] * ((size >> _SHIFT) + 1)
         self._summary = 0
-        self._count = 0
+        #: How many members there are; read it, don't write it.
+        self.size = 0
 
     def grow(self, size: int) -> None:
         """Makes room for indices below `size`."""
@@ -35,7 +36,7 @@ class IndexSet:
         if not old:
             self._summary |= 1 << word
         self._words[word] = old | (1 << (index & _MASK))
-        self._count += 1
+        self.size += 1
 
     def remove(self, index: int) -> None:
         """Removes an index that is a member."""
@@ -44,7 +45,7 @@ class IndexSet:
         self._words[word] = new
         if not new:
             self._summary ^= 1 << word
-        self._count -= 1
+        self.size -= 1
 
     def discard(self, index: int) -> None:
         """Removes an index if it is a member."""
@@ -66,10 +67,10 @@ class IndexSet:
         return (word << _SHIFT) + (bits & -bits).bit_length() - 1
 
     def __len__(self) -> int:
-        return self._count
+        return self.size
 
     def __bool__(self) -> bool:
-        return self._count > 0
+        return self.size > 0
 
     def __contains__(self, index: int) -> bool:
         return bool((self._words[index >> _SHIFT] >> (index & _MASK)) & 1)

@@ -1,0 +1,278 @@
+"""The Anchor-Based Space (section 4.2): slots, vacancies, fillers and pool nodes, derived from the placements.
+
+Notation: `g` GPUs of an instance, `w*(g)` the width of its slot, `G` the capacity, `D(n) = G - sum of widths` the GPUs
+of a node that no slot has profiled. Nothing here is stored that the placements don't imply: an instance of two GPUs or
+more is the anchor of its own slot; the 1-GPU instances of a slotted node are the fillers of its slots, and whatever is
+more than their vacancies holds is *residual*, which the space forbids but for the dead end described in
+`compass_abs.py`. So a scheduler restored from placements is the scheduler that made them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from compass_abs.model import ClusterState, Gang, IndexSet, Instance, InvariantError, NodeStatus
+
+
+def slot_width(gpus: int) -> int:
+    """w*(g): the narrowest power of two that holds an anchor of two GPUs or more."""
+    return 1 << (gpus - 1).bit_length()
+
+
+# What compaction has to do with a node: nothing, drain the pool, join slots. Pinned slotted nodes are left alone.
+_NEITHER, _POOL, _SLOTTED = 0, 1, 2
+
+
+class Slot(NamedTuple):
+    """A GPU block of a node: its anchor and the fillers of its vacancy."""
+
+    width: int
+    anchor: Instance
+    fillers: tuple[Instance, ...]
+
+    @property
+    def instances(self) -> int:
+        """How many instances move when the slot moves."""
+        return 1 + len(self.fillers)
+
+
+class AnchorBasedSpace:
+    """Where slots, pool nodes and vacancies are, in O(1) per change, whatever the cluster's size."""
+
+    __slots__ = (
+        "_buckets",
+        "_capacity",
+        "_filed",
+        "_key",
+        "_kind",
+        "_partial",
+        "_state",
+        "_width_of",
+        "gap",
+        "overfull",
+        "singles",
+        "vacancies",
+        "vacancy",
+        "vacant",
+        "width",
+    )
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._capacity = state.capacity
+        self._width_of = [0, 0] + [slot_width(g) for g in range(2, state.capacity + 1)]
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Derives everything from the placements."""
+        count, capacity = len(self._state.nodes), self._capacity
+        #: Sum of the slot widths of each node.
+        self.width = [0] * count
+        #: Sum over a node's slots of what their anchors leave to fillers.
+        self.gap = [0] * count
+        #: 1-GPU instances of each node.
+        self.singles = [0] * count
+        #: Fillers that a node's slots still lack.
+        self.vacancy = [0] * count
+        self.vacancies = 0
+        self.vacant = IndexSet(count)
+        #: Slotted nodes with residual 1-GPU instances.
+        self.overfull = IndexSet(count)
+        # One bucket a kind: k for a pool node of k, G + r for a slotted node with r unprofiled free GPUs, and 2G more
+        # for either when something on it is pinned. 0 is everything else: empty, full, or not up.
+        self._buckets = [IndexSet(count) for _ in range(4 * capacity + 1)]
+        self._kind = [_NEITHER] * (4 * capacity + 1)
+        for k in range(1, capacity):
+            self._kind[k] = self._kind[2 * capacity + k] = _POOL
+            self._kind[capacity + k] = _SLOTTED
+        #: Nodes by what compaction has to do with them.
+        self._partial = [0, 0, 0]
+        self._key = [0] * count
+        #: Bit k is set while bucket k has a member.
+        self._filed = 0
+        for node in self._state.nodes:
+            for gpus in node.contents.values():
+                self._count(node.index, gpus, 1)
+            self.touch(node.index)
+
+    def _count(self, index: int, gpus: int, sign: int) -> None:
+        if gpus == 1:
+            self.singles[index] += sign
+        else:
+            width = self._width_of[gpus]
+            self.width[index] += sign * width
+            self.gap[index] += sign * (width - gpus)
+
+    def touch(self, index: int) -> None:
+        """Files a node whose contents changed."""
+        capacity, width, singles = self._capacity, self.width[index], self.singles[index]
+        node = self._state.nodes[index]
+        vacancy = 0
+        overfull = False
+        if not width:
+            key = singles
+        else:
+            residual = singles - self.gap[index]
+            room = capacity - width
+            if residual > 0:
+                room -= residual
+                overfull = True
+            elif residual:
+                # On a node that something else filled, slots may add up to more than the capacity.
+                vacancy = min(-residual, node.free)
+            key = capacity + room if room > 0 else 0
+        if node.pinned and key:
+            key += 2 * capacity
+        if node.status is not NodeStatus.UP:
+            key = vacancy = 0
+            overfull = False
+        old = self._key[index]
+        if key != old:
+            kind, partial = self._kind, self._partial
+            if old:
+                bucket = self._buckets[old]
+                bucket.remove(index)
+                if not bucket.size:
+                    self._filed ^= 1 << old
+                partial[kind[old]] -= 1
+            if key:
+                bucket = self._buckets[key]
+                if not bucket.size:
+                    self._filed ^= 1 << key
+                bucket.add(index)
+                partial[kind[key]] += 1
+            self._key[index] = key
+        if vacancy != self.vacancy[index]:
+            if not vacancy:
+                self.vacant.remove(index)
+            elif not self.vacancy[index]:
+                self.vacant.add(index)
+            self.vacancies += vacancy - self.vacancy[index]
+            self.vacancy[index] = vacancy
+        if overfull != (index in self.overfull):
+            if overfull:
+                self.overfull.add(index)
+            else:
+                self.overfull.remove(index)
+
+    # ---- changes
+
+    def placed(self, gpus: int, nodes: Sequence[int]) -> None:
+        """Instances of `gpus` were placed on these nodes."""
+        for index in nodes:
+            self._count(index, gpus, 1)
+        for index in nodes:
+            self.touch(index)
+
+    def released(self, gang: Gang) -> None:
+        """A gang left its nodes."""
+        for index in gang.nodes:
+            self._count(index, gang.job.gpus, -1)
+        for index in gang.nodes:
+            self.touch(index)
+
+    def moved(self, gpus: int, source: int, target: int) -> None:
+        """An instance of `gpus` moved."""
+        self._count(source, gpus, -1)
+        self._count(target, gpus, 1)
+        self.touch(source)
+        self.touch(target)
+
+    # ---- pool nodes
+
+    @property
+    def partial_pools(self) -> int:
+        """How many pool nodes are partial."""
+        return self._partial[_POOL]
+
+    def pool_room(self) -> int:
+        """1-GPU instances that fit the partial pool nodes."""
+        G, buckets = self._capacity, self._buckets
+        return sum((buckets[k].size + buckets[2 * G + k].size) * (G - k) for k in range(1, G))
+
+    def partial_pool(self) -> Iterator[int]:
+        """Partial pool nodes, the fullest first, then by index."""
+        if self._partial[_POOL]:
+            for k in range(self._capacity - 1, 0, -1):
+                yield from self._either(k)
+
+    def sparsest_movable_pool(self, most: int) -> int:
+        """The pool node without pinned instances that has fewest, and no more than `most`; -1 if there is none."""
+        filed = self._filed & ((2 << most) - 2)
+        return self._buckets[(filed & -filed).bit_length() - 1].first() if filed else -1
+
+    # ---- slotted nodes
+
+    @property
+    def movable_slotted_partial(self) -> int:
+        """How many slotted nodes have room and nothing pinned."""
+        return self._partial[_SLOTTED]
+
+    def slot_room(self, width: int) -> int:
+        """Slots of this width that can be profiled on slotted nodes."""
+        G, buckets = self._capacity, self._buckets
+        return sum((buckets[G + r].size + buckets[3 * G + r].size) * (r // width) for r in range(width, G))
+
+    def slotted(self, width: int) -> Iterator[int]:
+        """Slotted nodes that take a slot of this width, those with least room first, then by index."""
+        for r in range(width, self._capacity):
+            yield from self._either(self._capacity + r)
+
+    def movable_slotted(self) -> list[int]:
+        """Slotted nodes with room and nothing pinned, in the order of their indices."""
+        G = self._capacity
+        found = [index for bucket in self._buckets[G + 1 : 2 * G] for index in bucket]
+        found.sort()
+        return found
+
+    def _either(self, key: int) -> Iterator[int]:
+        twin = 2 * self._capacity + key
+        both = (self._filed >> key & 1) + (self._filed >> twin & 1) * 2
+        if both == 0:
+            return iter(())
+        if both == 3:
+            return iter(sorted([*self._buckets[key], *self._buckets[twin]]))
+        return iter(self._buckets[key if both == 1 else twin])
+
+    def room(self, index: int) -> int:
+        """Unprofiled free GPUs of a slotted node."""
+        return max(0, self._capacity - self.width[index] - self.residual(index))
+
+    def residual(self, index: int) -> int:
+        """1-GPU instances of a slotted node that no slot has a place for."""
+        return max(0, self.singles[index] - self.gap[index]) if self.width[index] else 0
+
+    # ---- who is on a node
+
+    def singles_on(self, index: int) -> list[Instance]:
+        """The movable 1-GPU instances of a node, lowest id first."""
+        node = self._state.nodes[index]
+        found = [instance for instance, gpus in node.contents.items() if gpus == 1]
+        if node.pinned:
+            gangs = self._state.gangs
+            found = [instance for instance in found if gangs[instance.job_id].job.movable]
+        found.sort()
+        return found
+
+    def slots_on(self, index: int) -> list[Slot]:
+        """The slots of a node by anchor, each with its fillers: the lowest 1-GPU instance goes to the lowest anchor."""
+        contents = self._state.nodes[index].contents
+        fillers = self.singles_on(index)
+        slots = []
+        for anchor in sorted(instance for instance, gpus in contents.items() if gpus > 1):
+            width = self._width_of[contents[anchor]]
+            wanted = width - contents[anchor]
+            slots.append(Slot(width, anchor, tuple(fillers[:wanted])))
+            fillers = fillers[wanted:]
+        return slots
+
+    def check(self) -> None:
+        """Raises unless every index agrees with the placements."""
+        fresh = AnchorBasedSpace(self._state)
+        for name in ("width", "gap", "singles", "vacancy", "vacancies", "_key"):
+            if getattr(self, name) != getattr(fresh, name):
+                raise InvariantError(
+                    f"anchor-based space: {name} is {getattr(self, name)}, not {getattr(fresh, name)}"
+                )
+        for index, node in enumerate(self._state.nodes):
+            if (index in self.overfull) != (index in fresh.overfull):
+                raise InvariantError(f"anchor-based space: overfull disagrees on node {node.name!r}")

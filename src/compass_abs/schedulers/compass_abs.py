@@ -1,0 +1,272 @@
+"""COMPASS-ABS (section 4 of the paper): Place, Remove and Compact, with the corrections that make its bound true.
+
+Under the workload composition condition N·SIF ≤ 2 after every event. Where the paper's text and its pseudo-code differ
+the text wins; where neither keeps the bound this does, and says `Deviation:`. `compass_literal.py` keeps the code.
+
+Choices the paper leaves open: of several equal nodes the lowest index, of several fillers the lowest (job, number) on
+the sparsest pool node; a 1-GPU instance goes to the fullest partial pool node.
+"""
+
+from typing import ClassVar
+
+from compass_abs.model import Cause, ClusterState, Decision, Instance, Job, Migration
+from compass_abs.schedulers.anchor_based_space import AnchorBasedSpace, Slot, slot_width
+from compass_abs.schedulers.base import Scheduler, Situation
+from compass_abs.schedulers.move_chains import collapse
+from compass_abs.schedulers.slot_compaction import cheapest_block, remainder
+
+
+class CompassAbs(Scheduler):
+    """Anchors in slots, 1-GPU instances in a pool, compaction after every event."""
+
+    name: ClassVar[str] = "compass-abs"
+
+    def __init__(self, state: ClusterState) -> None:
+        super().__init__(state)
+        self.space = AnchorBasedSpace(state)
+        self._moves: list[Migration] = []
+
+    # ---- events
+
+    def admit(self, job: Job, situation: Situation) -> Decision:
+        """Places the whole gang in the space and compacts; or refuses and changes nothing."""
+        state = self.state
+        state.check_job(job)
+        if job.gpus > 1:
+            fits = self._fits_anchors(slot_width(job.gpus), job.instances)
+        else:
+            fits = self._fits_singles(job)
+        if not fits:
+            return self.blocked(job)
+        nodes = self._place_anchors(job) if job.gpus > 1 else self._place_singles(job)
+        self.compact()
+        return Decision(job, tuple(nodes), after=self._take_moves())
+
+    def finish(self, job_id: str, situation: Situation) -> Decision:
+        """Removes the gang and compacts.
+
+        Deviation: Remove's pseudo-code forgets to refill the vacancy a filler leaves, without which N·SIF is
+        unbounded. `compact` refills, once every instance of the job is gone, since a filler drawn earlier could be
+        one that is itself about to leave.
+
+        Deviation: fillers of a slot whose node keeps no other slot stay where they are. The node is a pool node then,
+        and moving them into the pool would be moves for nothing.
+        """
+        gang = self.state.release(job_id)
+        self.space.released(gang)
+        self.compact()
+        return Decision(gang.job, tuple(gang.nodes), departed=True, after=self._take_moves())
+
+    def rebuild(self) -> None:
+        """Derives slots, pool and vacancies from who is where."""
+        self.space.rebuild()
+
+    def check_invariants(self) -> None:
+        """Raises unless GPUs are conserved, gangs whole, and the space agrees with the placements."""
+        super().check_invariants()
+        self.space.check()
+
+    # ---- Place
+
+    def _fits_anchors(self, width: int, instances: int) -> bool:
+        capacity = self.state.capacity
+        empty = self.state.empty_nodes * (capacity // width)
+        return empty >= instances or empty + self.space.slot_room(width) >= instances
+
+    def _fits_singles(self, job: Job) -> bool:
+        room = self.state.empty_nodes * self.state.capacity
+        if room >= job.instances:
+            return True
+        # A pinned instance can't leave a slot when its anchor does, so it is never made a filler.
+        room += self.space.pool_room() + (self.space.vacancies if job.movable else 0)
+        return room >= job.instances
+
+    def _place_anchors(self, job: Job) -> list[int]:
+        """Each anchor on the slotted node that it leaves fullest, else on an empty one."""
+        width, capacity = slot_width(job.gpus), self.state.capacity
+        nodes: list[int] = []
+        if width < capacity:
+            for index in self.space.slotted(width):
+                nodes += [index] * (self.space.room(index) // width)
+                if len(nodes) >= job.instances:
+                    break
+        return self._open_empty(job, nodes, capacity // width)
+
+    def _place_singles(self, job: Job) -> list[int]:
+        """Into vacancies first, then partial pool nodes, then empty ones."""
+        space = self.space
+        nodes: list[int] = []
+        if job.movable and space.vacancies:
+            for index in space.vacant:
+                nodes += [index] * space.vacancy[index]
+                if len(nodes) >= job.instances:
+                    break
+        if len(nodes) < job.instances:
+            for index in space.partial_pool():
+                nodes += [index] * (self.state.capacity - space.singles[index])
+                if len(nodes) >= job.instances:
+                    break
+        return self._open_empty(job, nodes, self.state.capacity)
+
+    def _open_empty(self, job: Job, nodes: list[int], each: int) -> list[int]:
+        """Places the gang on the nodes found so far and, for the rest, on empty nodes that hold `each`."""
+        if len(nodes) < job.instances:
+            for index in self.state.by_free[self.state.capacity]:
+                nodes += [index] * each
+                if len(nodes) >= job.instances:
+                    break
+        del nodes[job.instances :]
+        self.state.place(job, nodes)
+        self.space.placed(job.gpus, nodes)
+        return nodes
+
+    # ---- Compact
+
+    def compact(self) -> None:
+        """Residual fillers out, vacancies filled, pool drained, slots joined: O(what the event disturbed)."""
+        space = self.space
+        if space.overfull:
+            self._rehome()
+        if space.vacancies:
+            self._refill()
+        self._drain_pool()
+        self._join_slots()
+        if space.overfull:
+            # Joining slots may have emptied a node.
+            self._rehome()
+            self._drain_pool()
+
+    def _rehome(self) -> None:
+        """Moves residual fillers by the 1-GPU rule: a vacancy, a partial pool node, an empty node.
+
+        Deviation: in a full cluster a filler of a departed anchor can have none of these. The paper has no answer; here
+        it stays where it is, on GPUs that no slot has profiled, and is tried again after every event. It is safe (the
+        job runs on), and the bound holds: without any partial pool node only one slotted node is left partial.
+        """
+        space = self.space
+        for index in list(space.overfull):
+            # A pinned instance on a slotted node was there before us; it stays.
+            for single in reversed(space.singles_on(index)):
+                if not space.residual(index):
+                    break
+                target = self._legal_target()
+                if target < 0:
+                    return
+                self._move(single, 1, index, target, Cause.FILLER)
+
+    def _legal_target(self) -> int:
+        if self.space.vacancies:
+            return self.space.vacant.first()
+        pool = next(self.space.partial_pool(), -1)
+        return pool if pool >= 0 else self.state.by_free[self.state.capacity].first()
+
+    def _refill(self) -> None:
+        """Fills vacancies from the pool, from its sparsest nodes first so that they empty."""
+        space = self.space
+        while space.vacancies:
+            source = space.sparsest_movable_pool(self.state.capacity)
+            if source < 0:
+                return
+            for single in space.singles_on(source)[: space.vacancies]:
+                self._move(single, 1, source, space.vacant.first(), Cause.FILLER)
+
+    def _drain_pool(self) -> None:
+        """Empties the sparsest partial pool node into the fullest ones until at most one is left."""
+        space = self.space
+        while space.partial_pools > 1:
+            source = space.sparsest_movable_pool(self.state.capacity - 1)
+            if source < 0:
+                return
+            target = next((index for index in space.partial_pool() if index != source), -1)
+            if target < 0:
+                return
+            room = self.state.capacity - space.singles[target]
+            for single in space.singles_on(source)[:room]:
+                self._move(single, 1, source, target, Cause.POOL)
+
+    def _join_slots(self) -> None:
+        """Leaves at most one slotted node with room, by the rule of `slot_compaction.py`; pinned nodes apart."""
+        if self.space.movable_slotted_partial > 1:
+            nodes = self.space.movable_slotted()
+            level = 2
+            while level < self.state.capacity:
+                self._join_level(nodes, level)
+                level *= 2
+
+    def _join_level(self, nodes: list[int], level: int) -> None:
+        """Makes at most one node odd at this level, and joins it with what lower levels left over."""
+        width = self.space.width
+        odd = [index for index in nodes if width[index] // level & 1]
+        while len(odd) > 1:
+            pair = self._cheapest_pair(odd, level)
+            if pair is None:
+                break
+            source, target = pair
+            self._move_slots(cheapest_block(self.space.slots_on(source), level) or [], source, target)
+            odd.remove(source)
+            odd.remove(target)
+        carry = [index for index in nodes if width[index] % level]
+        if len(odd) == 1 and len(carry) == 1 and odd != carry:
+            self._join_carry(carry[0], odd[0], level)
+
+    def _cheapest_pair(self, odd: list[int], level: int) -> tuple[int, int] | None:
+        """(source, target): from the emptiest node that can give to the fullest that can take."""
+        space = self.space
+        by_width = sorted(odd, key=lambda index: (space.width[index], index))
+        for source in by_width:
+            for target in reversed(by_width):
+                if source == target or not self._make_way(target, source, level):
+                    continue
+                equal = space.width[source] == space.width[target]
+                if equal and self._cost(target, level) < self._cost(source, level) and space.room(source) >= level:
+                    return target, source
+                return source, target
+        return None
+
+    def _cost(self, index: int, level: int) -> int:
+        return sum(slot.instances for slot in cheapest_block(self.space.slots_on(index), level) or ())
+
+    def _make_way(self, target: int, source: int, width: int) -> bool:
+        """Whether `target` takes slots of this width, after its residual fillers have gone to `source` if need be."""
+        space = self.space
+        lacking = width - space.room(target)
+        if lacking <= 0:
+            return True
+        if lacking > space.residual(target) or lacking > space.room(source):
+            return False
+        for single in list(reversed(space.singles_on(target)))[:lacking]:
+            self._move(single, 1, target, source, Cause.SLOT)
+        return True
+
+    def _join_carry(self, carry: int, odd: int, level: int) -> None:
+        """Brings the odd node's block and the carry's remainder together, whichever way moves fewer instances."""
+        space = self.space
+        left_over = remainder(space.slots_on(carry), level)
+        block = cheapest_block(space.slots_on(odd), level) or []
+        wide = sum(slot.width for slot in left_over)
+        fewer = sum(slot.instances for slot in block) < sum(slot.instances for slot in left_over)
+        if fewer and space.room(carry) >= level:
+            self._move_slots(block, odd, carry)
+        elif self._make_way(odd, carry, wide):
+            self._move_slots(left_over, carry, odd)
+
+    def _move_slots(self, slots: list[Slot], source: int, target: int) -> None:
+        for slot in slots:
+            gpus = self.state.gangs[slot.anchor.job_id].job.gpus
+            self._move(slot.anchor, gpus, source, target, Cause.SLOT)
+            for filler in slot.fillers:
+                self._move(filler, 1, source, target, Cause.SLOT)
+
+    # ---- moves
+
+    def _move(self, instance: Instance, gpus: int, source: int, target: int, cause: Cause) -> None:
+        self.state.move(instance, target)
+        self.space.moved(gpus, source, target)
+        self._moves.append(Migration(instance, source, target, gpus, cause))
+
+    def _take_moves(self) -> tuple[Migration, ...]:
+        if not self._moves:
+            return ()
+        moves = tuple(self._moves) if len(self._moves) == 1 else collapse(self._moves, self.state)
+        self._moves = []
+        return moves
