@@ -15,7 +15,7 @@ from compass_abs.schedulers.base import Scheduler, Situation
 Order = Sequence[int]
 
 
-def preference(capacity: int, gpus: int, key: Callable[[int], float]) -> tuple[int, ...]:
+def preference(capacity: int, gpus: int, key: Callable[[int], int]) -> tuple[int, ...]:
     """The free counts that hold an instance of `gpus`, by ascending key; the smaller count on ties."""
     return tuple(sorted(range(gpus, capacity + 1), key=lambda free: (key(free), free)))
 
@@ -59,6 +59,33 @@ def choose_nodes(state: ClusterState, gpus: int, count: int, order: Order) -> li
             chosen.append(node)
             break
     return chosen
+
+
+def choose_by_growth(
+    state: ClusterState, gpus: int, count: int, table: Sequence[int], pull: int = 0
+) -> list[int] | None:
+    """As `choose_nodes`, where free count f is the better the smaller `table[f - gpus] - table[f] + pull · f`."""
+    if count > 1:
+        order = preference(state.capacity, gpus, lambda free: table[free - gpus] - table[free] + pull * free)
+        return choose_nodes(state, gpus, count, order)
+    # Rules whose table changes with every job come here: looking at what exists beats sorting what might.
+    buckets = state.by_free
+    best, best_growth = None, 0
+    for free in range(gpus, state.capacity + 1):
+        if buckets[free]:
+            growth = table[free - gpus] - table[free] + pull * free
+            if best is None or growth < best_growth:
+                best, best_growth = buckets[free], growth
+    return None if best is None else [best.first()]
+
+
+def added(state: ClusterState, gpus: int, nodes: Sequence[int], table: Sequence[int]) -> int:
+    """By how much the sum of `table` over all nodes grows when instances of this size are put on these nodes."""
+    taken = dict.fromkeys(nodes, 0)
+    for node in nodes:
+        taken[node] += gpus
+    free = state.nodes
+    return sum(table[free[node].free - k] - table[free[node].free] for node, k in taken.items())
 
 
 class HistogramScheduler(Scheduler):
