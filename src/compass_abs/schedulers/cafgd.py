@@ -109,12 +109,8 @@ class ContextAwareFgd(Scheduler):
         nodes = choose_by_growth(state, gpus, job.instances, table)
         if nodes is None:
             return self.blocked(job)
-        if (
-            self._wait
-            and self._recent.seen >= _SHORT_WINDOW
-            and not self._at_peak()
-            and added(state, gpus, nodes, table) > 0
-        ):
+        off_peak = state.free_gpus > self._free_off_peak
+        if off_peak and self._wait and table is not self._tight and added(state, gpus, nodes, table) > 0:
             until = self._hold_until(job, situation.now)
             if until > situation.now:
                 return self.refuse(job, Verdict.POLICY, "held: starting now would fragment the cluster", until)
