@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from compass_abs.model import CompassError
+from compass_abs.reporting.palette import name_of
 
 
 class ReportError(CompassError):
@@ -82,13 +83,13 @@ class RunView:
     events: Sequence[ClusterEvent] = ()
     #: What is particular to this run, its parameters say.
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: How people know it; the registry's name when empty.
+    #: What to call it; the scheduler's usual name when empty.
     label: str = ""
 
     @property
     def title(self) -> str:
         """The name to show."""
-        return self.label or self.scheduler
+        return self.label or name_of(self.scheduler)
 
 
 class Dropped(NamedTuple):

@@ -3,6 +3,7 @@
 import json
 import os
 from base64 import b64encode
+from bisect import bisect_right
 from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compass_abs import __version__
-from compass_abs.reporting.comparison import SERIES, Comparison, ReportError, RunView
+from compass_abs.reporting.comparison import SERIES, Comparison, ReportError, RunView, StepSeries
 from compass_abs.reporting.encoding import TICK, encode_events, encode_jobs, encode_series, ticks
 from compass_abs.reporting.metrics import BOUNDS, METRICS, best, with_ratios, written
 from compass_abs.reporting.palette import looks
@@ -84,7 +85,8 @@ def _payload(comparison: Comparison, sides: tuple[int, int], size_limit: int) ->
         ],
         "sides": sides,
         "visible": _visible_at_first(comparison.runs, sides),
-        "start": ticks(_moment(comparison, sides[0]), origin),
+        "start": ticks(_moment(comparison, *sides), origin),
+        "view": [ticks(t, origin) for t in _view(comparison)],
         "runs": runs,
     }
     room = size_limit - len(json.dumps(payload)) - 80_000
@@ -129,26 +131,38 @@ def _visible_at_first(runs: Sequence[RunView], sides: Sequence[int]) -> list[int
     """A few lines to begin with; more would hide one another."""
     drawn = [i for i, run in enumerate(runs) if run.series]
     wanted = [i for i in sides if i in drawn]
-    wanted += [i for i in drawn if runs[i].scheduler in ("compass-abs", "fft", *BOUNDS)]
-    return sorted(dict.fromkeys(wanted + drawn))[:_VISIBLE_AT_FIRST] if not wanted else list(
-        dict.fromkeys(wanted)
-    )[:_VISIBLE_AT_FIRST]  # fmt: skip
+    wanted += [i for i in drawn if runs[i].scheduler in ("compass-abs", "fft")]
+    return list(dict.fromkeys(wanted or drawn))[:_VISIBLE_AT_FIRST]
 
 
-def _moment(comparison: Comparison, run: int) -> float:
-    """When to open the page: the worst moment of the more fragmented side while somebody waits."""
-    series = comparison.runs[run].series
-    fragments, queue = series.get("n_sif"), series.get("queue")
-    if fragments is None or not fragments.times:
+def _view(comparison: Comparison) -> tuple[float, float]:
+    """What the charts show at first: all but the tail in which nobody waits any more."""
+    start, end = comparison.span
+    last = start
+    for run in comparison.runs:
+        queue = run.series.get("queue")
+        if queue is not None:
+            last = max([last, *(t for t, v in zip(queue.times[1:], queue.values, strict=False) if v > 0)])
+    return (start, min(end, start + (last - start) * 1.05)) if last > start else (start, end)
+
+
+def _moment(comparison: Comparison, left: int, right: int) -> float:
+    """When to open the page: while somebody waits on the left, where it is more fragmented than the right by most."""
+    ours, theirs = comparison.runs[left].series, comparison.runs[right].series
+    if any(key not in series for key in ("n_sif", "queue") for series in (ours, theirs)):
         return comparison.span[0]
-    waits, at = (queue.values, queue.times) if queue is not None and queue.times else ((1.0,), (fragments.times[0],))
-    worst, moment, q = -1.0, fragments.times[0], -1
-    for time, value in zip(fragments.times, fragments.values, strict=True):
-        while q + 1 < len(at) and at[q + 1] <= time:
-            q += 1
-        if q >= 0 and waits[q] > 0 and value > worst:
-            worst, moment = value, time
-    return moment
+    start, moment, most = comparison.span[0], comparison.span[0], 0.0
+    for time, value in zip(ours["n_sif"].times, ours["n_sif"].values, strict=True):
+        if value > most and _value_at(ours["queue"], time) > 0:
+            more = value - _value_at(theirs["n_sif"], time)
+            if more > most:
+                moment, most = time, more
+    return max(start, moment)
+
+
+def _value_at(series: StepSeries, time: float) -> float:
+    i = bisect_right(series.times, time) - 1
+    return series.values[i] if i >= 0 else 0.0
 
 
 def _page(comparison: Comparison, payload: dict[str, Any], notes: Sequence[str]) -> str:

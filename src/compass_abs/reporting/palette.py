@@ -24,8 +24,8 @@ DOTTED: tuple[float, ...] = (1, 2)
 
 LOOKS: dict[str, Look] = {
     "bound": Look(_GREY, DOTTED, "_", "bound"),
-    "sifopt": Look(_GREY, DOTTED, "_", "SIFOpt (oracle)"),
-    "sifopt-migrating": Look(_GREY, DASHED, "+", "SIFOpt, paying"),
+    "sif-opt": Look(_GREY, DOTTED, "_", "SIFOpt (bound)"),
+    "sif-opt-moves": Look(_GREY, DASHED, "+", "SIFOpt, paying"),
     "compass-jit": Look(_VERMILION, SOLID, "*", "COMPASS-JIT"),
     "compass-abs": Look(_BLUE, SOLID, "o", "COMPASS-ABS"),
     "compass-abs-literal": Look(_BLUE, DOTTED, "o", "COMPASS-ABS, literal"),
@@ -52,7 +52,7 @@ def looks(schedulers: Sequence[str]) -> dict[str, Look]:
     return chosen
 
 
-def label(scheduler: str) -> str:
+def name_of(scheduler: str) -> str:
     """How people know a scheduler."""
     look = LOOKS.get(scheduler)
     return look.label if look else scheduler

@@ -8,7 +8,7 @@ const fills = new Map();
 let printing = false;
 
 const shared = {
-  jobs, span, tick, dayOffset, nodes: data.nodes, capacity: data.capacity, view: [...span], drag: null,
+  jobs, span, tick, dayOffset, nodes: data.nodes, capacity: data.capacity, view: [...data.view], drag: null,
   runs: data.runs.map((run, index) => ({ ...run, index, series: Object.fromEntries(
     Object.entries(run.series).map(([key, text]) => [key, decodeSeries(text, data.quanta[key])])) })),
   visible: new Set(data.visible), colors: palette(), sorted: false, focus: -1,
@@ -51,32 +51,38 @@ function render() {
   for (const chart of charts) chart.draw(shown);
   if (!el('controls')) return;
   const slider = el('time');
-  slider.value = Math.round((time - span[0]) / (span[1] - span[0] || 1) * 10000);
+  const [from, to] = shared.view;
+  slider.value = Math.round((time - from) / (to - from || 1) * 10000);
   slider.setAttribute('aria-valuetext', shared.clock(time));
   el('clock').textContent = shared.clock(time);
   if (el('zoom-out')) el('zoom-out').hidden = shared.view[0] === span[0] && shared.view[1] === span[1];
 }
 function redraw() { if (!asked) { asked = true; requestAnimationFrame(render); } }
-function go(moment) { time = Math.min(span[1], Math.max(span[0], moment)); redraw(); }
+// The slider covers what the charts show, so that zooming in also makes it finer.
+function go(moment) { time = Math.min(shared.view[1], Math.max(shared.view[0], moment)); redraw(); }
+function look(from, to) { shared.view = to - from < 10 ? [...span] : [from, to]; go(time); }
 
 function play(on) {
   playing = on;
   el('play').textContent = on ? '❚❚' : '▶';
   el('play').setAttribute('aria-label', on ? 'Pause' : 'Play');
-  if (on) { if (time >= span[1]) time = span[0]; lastFrame = performance.now(); requestAnimationFrame(frame); }
+  if (on) { if (time >= shared.view[1]) time = shared.view[0]; lastFrame = performance.now(); requestAnimationFrame(frame); }
 }
 function frame(now) {
   if (!playing) return;
-  time = Math.min(span[1], time + (now - lastFrame) / 1000 * Number(el('speed') ? el('speed').value : 1200) / tick);
+  time = Math.min(shared.view[1], time + (now - lastFrame) / 1000 * Number(el('speed') ? el('speed').value : 1200) / tick);
   lastFrame = now;
   render();
-  if (time >= span[1]) play(false); else requestAnimationFrame(frame);
+  if (time >= shared.view[1]) play(false); else requestAnimationFrame(frame);
 }
 
 function jump(direction) {
   const moments = pictures.flatMap((picture) => (picture.replay ? picture.replay.moveTimes : []));
   const next = direction > 0 ? Math.min(...moments.filter((t) => t > time)) : Math.max(...moments.filter((t) => t < time));
-  if (Number.isFinite(next)) { play(false); go(next); }
+  if (!Number.isFinite(next)) return;
+  play(false);
+  if (next < shared.view[0] || next > shared.view[1]) shared.view = [...span];
+  go(next);
 }
 
 function fillSelects() {
@@ -156,10 +162,9 @@ function listenTo(chart) {
   });
   chart.canvas.addEventListener('pointerup', (event) => {
     const end = moment(event);
-    if (shared.drag) shared.view = [Math.min(from, end), Math.max(from, end)];
+    if (shared.drag) look(Math.min(from, end), Math.max(from, end));
     else go(end);
     from = shared.drag = null;
-    if (shared.view[1] - shared.view[0] < 10) shared.view = [...span];
     redraw();
   });
   for (const name of ['pointerleave', 'pointercancel']) {
@@ -174,7 +179,8 @@ function recolor() { fills.clear(); shared.colors = printing ? PRINTED : palette
 if (el('controls')) {
   el('time').addEventListener('input', () => {
     play(false);
-    go(span[0] + Number(el('time').value) / 10000 * (span[1] - span[0]));
+    const [from, to] = shared.view;
+    go(from + Number(el('time').value) / 10000 * (to - from));
   });
   el('play').addEventListener('click', () => play(!playing));
 }
@@ -193,7 +199,7 @@ if (pictures.length) {
 if (charts.length) {
   makeChips();
   for (const chart of charts) { el('charts').append(chart.figure); listenTo(chart); }
-  el('zoom-out').addEventListener('click', () => { shared.view = [...span]; redraw(); });
+  el('zoom-out').addEventListener('click', () => look(...span));
 }
 window.addEventListener('resize', redraw);
 dark.addEventListener('change', () => { recolor(); redraw(); });

@@ -43,7 +43,7 @@ class Chart {
     const { colors, view } = this.shared, lines = this.lines(), height = 150;
     this.width = this.canvas.clientWidth || 300;
     const context = (this.context = prepare(this.canvas, this.width, height));
-    let top = this.share ? 1 : 1;
+    let top = 1;
     for (const run of lines) {
       const { times, values } = run.series[this.key];
       for (let i = Math.max(0, lastUntil(times, view[0])); i < times.length && times[i] <= view[1]; i++) top = Math.max(top, values[i]);
@@ -135,7 +135,7 @@ class Chart {
       const { times, values } = run.series[this.key], i = lastUntil(times, t);
       return `${run.title} ${i < 0 ? '–' : this.written(values[i])}`;
     });
-    this.readout.textContent = parts.join('   ');
+    this.readout.textContent = parts.join(' · ');
     this.canvas.setAttribute('aria-label', `${this.title} at ${this.shared.clock(t)}: ${parts.join(', ') || 'nothing chosen'}`);
   }
 }

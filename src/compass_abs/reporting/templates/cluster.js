@@ -31,7 +31,8 @@ function barLayout(width, nodes, capacity) {
   const tallest = Math.min(440, Math.max(260, window.innerHeight * 0.5));
   for (let cell = 22; cell >= 1; cell -= cell > 4 ? 1 : 0.5) {
     const gap = cell > 7 ? 3 : cell > 3 ? 2 : 1, high = Math.max(1, cell * 0.62), mark = cell > 4 ? 4 : 2;
-    const columns = Math.max(1, Math.floor((width + gap) / (cell + gap))), rows = Math.ceil(nodes / columns);
+    const most = Math.max(1, Math.floor((width + gap) / (cell + gap))), rows = Math.ceil(nodes / most);
+    const columns = Math.ceil(nodes / rows); // rows of equal length
     const pitch = capacity * high + mark + (rows > 1 ? Math.max(4, gap * 3) : 0), height = rows * pitch;
     if (height <= tallest || cell <= 1) return { cell, gap, high, mark, columns, rows, pitch, height: Math.max(height, 40) };
   }
