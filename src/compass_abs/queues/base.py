@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Sequence
+from enum import Enum, auto
 from itertools import islice
 from typing import ClassVar, overload
 
@@ -10,6 +11,13 @@ from compass_abs.schedulers.base import Situation
 
 #: Yields a job to try and is sent whether it was admitted.
 Attempts = Generator[Job, bool, None]
+
+
+class Priorities(Enum):
+    """Whether `Job.priority` decides who is first."""
+
+    IGNORED = auto()
+    RESPECTED = auto()
 
 
 class QueueError(CompassError):

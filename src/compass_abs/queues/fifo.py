@@ -14,9 +14,7 @@ class Fifo(ArrivalOrder):
 
     def attempts(self, situation: Situation) -> Attempts:
         """The head, and the next one whenever a head was admitted."""
-        jobs = self._jobs
-        while jobs:
-            job = next(iter(jobs.values()))
+        while (job := self.head()) is not None:
             if not (yield job):
                 return
-            del jobs[job.id]
+            self.remove(job.id)

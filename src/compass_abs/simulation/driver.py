@@ -8,7 +8,7 @@ from typing import Any
 
 from compass_abs.model import CompassError, Decision, InvalidJobError, Job, Migration, Mode, NodeStatus, Verdict
 from compass_abs.queues.base import Queue
-from compass_abs.queues.fifo import Fifo
+from compass_abs.queues.registry import make_queue
 from compass_abs.schedulers.base import Scheduler, Situation
 from compass_abs.simulation.clock import SECOND, microseconds
 from compass_abs.simulation.costs import Cost, PaperCost
@@ -67,7 +67,7 @@ class Simulation:
     ) -> None:
         self.scheduler = scheduler
         self.state = scheduler.state
-        self.queue = Fifo() if queue is None else queue
+        self.queue = make_queue("fifo", scheduler) if queue is None else queue
         self.situation = Situation()
         self.situation.waiting = self.queue
         self.meter = Meter(self.state)
