@@ -22,15 +22,18 @@ from compass_abs.fragmentation.pinned import (
     reclaimable,
 )
 from compass_abs.fragmentation.published import fgd, fgd_node_table, free_on_partial_ratio, unusable_free_ratio
+from compass_abs.fragmentation.survey import LargestGang, Survey, survey
 from compass_abs.fragmentation.witness import witness
 
 __all__ = [
     "DemandError",
     "HeldNodes",
+    "LargestGang",
     "Packing",
     "Pattern",
     "Reclaimable",
     "SolverError",
+    "Survey",
     "avoidable_partial_nodes",
     "avoidable_used_nodes",
     "fewest_partial_around",
@@ -50,6 +53,7 @@ __all__ = [
     "reclaimable",
     "sif",
     "slot_width",
+    "survey",
     "total_gpus",
     "unusable_free_ratio",
     "wcc_holds",

@@ -73,7 +73,7 @@ def _gangs_of(rows: list[NodeRow]) -> list[tuple[str, _Gang]]:
     sizes: dict[str, int] = {}
     for index, row in enumerate(rows):
         for k, instance in enumerate((*row.instances, *_unknown(row))):
-            key = (instance.job, instance.gpus) if instance.job else (index, k, row.name)
+            key: tuple[object, ...] = (instance.job, instance.gpus) if instance.job else (index, k, row.name)
             gang = gangs.get(key)
             if gang is None:
                 gang = gangs[key] = _Gang(instance, priority=instance.priority)
