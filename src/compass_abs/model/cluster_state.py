@@ -17,6 +17,9 @@ from compass_abs.model.node import Node, NodeStatus
 #: GPUs a node may have. Slots are powers of two, so capacities are too.
 CAPACITIES = (1, 2, 4, 8, 16)
 
+# An attribute of an enumeration takes a call to look up, too long for a path that every event takes several times.
+_UP = NodeStatus.UP
+
 
 class Gang:
     """A running job and the node of each of its instances."""
@@ -125,7 +128,7 @@ class ClusterState:
                 self._rollback(job, nodes, k)
                 raise UnknownNodeError(f"job {job.id!r}: there is no node {index}")
             node = table[index]
-            if node.free < gpus or node.status is not NodeStatus.UP:
+            if node.free < gpus or node.status is not _UP:
                 self._rollback(job, nodes, k)
                 raise PlacementError(
                     f"job {job.id!r}: instance {k} needs {gpus} GPUs on node {node.name!r}, which is "
@@ -155,7 +158,7 @@ class ClusterState:
         for k, index in enumerate(gang.nodes):
             node = table[index]
             del node.contents[Instance(job_id, k)]
-            if node.status is NodeStatus.UP:
+            if node.status is _UP:
                 self.demand[gpus] -= 1
                 self._set_free(node, node.free + gpus)
             else:
@@ -172,7 +175,7 @@ class ClusterState:
         gang = self.gangs[instance.job_id]
         gpus = gang.job.gpus
         source, destination = self.nodes[source_index], self.nodes[target]
-        if source is destination or destination.free < gpus or destination.status is not NodeStatus.UP:
+        if source is destination or destination.free < gpus or destination.status is not _UP:
             raise PlacementError(
                 f"job {instance.job_id!r}: instance {instance.number} ({gpus} GPUs) can't move from "
                 f"{source.name!r} to {destination.name!r}, which is {destination.status} with "
@@ -181,7 +184,7 @@ class ClusterState:
         del source.contents[instance]
         destination.contents[instance] = gpus
         gang.nodes[instance.number] = target
-        if source.status is NodeStatus.UP:
+        if source.status is _UP:
             self._set_free(source, source.free + gpus)
         else:
             source.free += gpus

@@ -21,6 +21,9 @@ def slot_width(gpus: int) -> int:
 # What compaction has to do with a node: nothing, drain the pool, join slots. Pinned slotted nodes are left alone.
 _NEITHER, _POOL, _SLOTTED = 0, 1, 2
 
+# An attribute of an enumeration takes a call to look up, too long for a path that every event takes several times.
+_UP = NodeStatus.UP
+
 
 class Slot(NamedTuple):
     """A GPU block of a node: its anchor and the fillers of its vacancy."""
@@ -122,7 +125,7 @@ class AnchorBasedSpace:
             key = capacity + room if room > 0 else 0
         if node.pinned and key:
             key += 2 * capacity
-        if node.status is not NodeStatus.UP:
+        if node.status is not _UP:
             key = vacancy = 0
             overfull = False
         old = self._key[index]
@@ -148,11 +151,10 @@ class AnchorBasedSpace:
                 self.vacant.add(index)
             self.vacancies += vacancy - self.vacancy[index]
             self.vacancy[index] = vacancy
-        if overfull != (index in self.overfull):
-            if overfull:
-                self.overfull.add(index)
-            else:
-                self.overfull.remove(index)
+        if overfull:
+            self.overfull.include(index)
+        elif self.overfull.size:
+            self.overfull.discard(index)
 
     # ---- changes
 
@@ -191,9 +193,11 @@ class AnchorBasedSpace:
 
     def partial_pool(self) -> Iterator[int]:
         """Partial pool nodes, the fullest first, then by index."""
-        if self._partial[_POOL]:
-            for k in range(self._capacity - 1, 0, -1):
-                yield from self._either(k)
+        filed = (self._filed | self._filed >> 2 * self._capacity) & ((1 << self._capacity) - 2)
+        while filed:
+            k = filed.bit_length() - 1
+            yield from self._either(k)
+            filed ^= 1 << k
 
     def sparsest_movable_pool(self, most: int) -> int:
         """The pool node without pinned instances that has fewest, and no more than `most`; -1 if there is none."""
@@ -214,8 +218,10 @@ class AnchorBasedSpace:
 
     def slotted(self, width: int) -> Iterator[int]:
         """Slotted nodes that take a slot of this width, those with least room first, then by index."""
+        filed = (self._filed | self._filed >> 2 * self._capacity) >> self._capacity
         for r in range(width, self._capacity):
-            yield from self._either(self._capacity + r)
+            if filed >> r & 1:
+                yield from self._either(self._capacity + r)
 
     def movable_slotted(self) -> list[int]:
         """Slotted nodes with room and nothing pinned, in the order of their indices."""
