@@ -1,0 +1,11 @@
+"""The checkpoint contract for training jobs, and the Phys-Mix workloads.
+
+    from compass_abs import training
+
+Importing this imports no torch.
+"""
+
+from compass_abs.training.contract import Worker
+from compass_abs.training.session import Saving, Session, Stopped, leave, session
+
+__all__ = ["Saving", "Session", "Stopped", "Worker", "leave", "session"]
