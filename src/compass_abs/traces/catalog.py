@@ -44,6 +44,8 @@ class Published:
 
 
 _HELIOS = "https://github.com/S-Lab-System-Group/HeliosData"
+_PHILLY = "https://github.com/msr-fiddle/philly-traces"
+_ALIBABA_RAW = "https://raw.githubusercontent.com/alibaba/clusterdata"
 _HELIOS_RAW = "https://raw.githubusercontent.com/S-Lab-System-Group/HeliosData/main/data"
 
 
@@ -60,12 +62,99 @@ def _helios(name: str, origin: datetime | None = None) -> Published:
     )
 
 
+def _acme(name: str) -> Published:
+    return Published(
+        name=name,
+        title=f"Acme {name.capitalize()}, Shanghai AI Lab 2023 (NSDI '24)",
+        files=(f"{name}/trace_{name}.csv", f"acme/trace_{name}.csv", f"job_trace/trace_{name}.csv"),
+        licence="CC-BY-4.0",
+        homepage="https://github.com/InternLM/AcmeTrace",
+        downloads=(
+            Download(
+                f"https://raw.githubusercontent.com/InternLM/AcmeTrace/main/data/job_trace/trace_{name}.csv",
+                f"{name}/trace_{name}.csv",
+            ),
+        ),
+    )
+
+
 PUBLISHED: tuple[Published, ...] = (
     # Day 1 is pinned: the paper counts from 2020-03-18.
     _helios("venus", datetime(2020, 3, 18)),
     _helios("saturn"),
     _helios("earth"),
     _helios("uranus"),
+    Published(
+        name="gfs",
+        title="Alibaba spot-gpu 2026, the paper's GFS trace (ASPLOS '26)",
+        files=("gfs/job_info_df.csv", "cluster-trace-v2026-spot-gpu/job_info_df.csv"),
+        licence="none stated; published for research",
+        homepage="https://github.com/alibaba/clusterdata/tree/master/cluster-trace-v2026-spot-gpu",
+        downloads=(
+            Download(
+                f"{_ALIBABA_RAW}/0d0f3f1/cluster-trace-v2026-spot-gpu/job_info_df.csv",
+                "gfs/job_info_df.csv",
+                "113ccee4c28f5c3bbaaca974cd164b9280b7d4c39e53b745443b28eea05e03dd",
+            ),
+            Download(f"{_ALIBABA_RAW}/master/cluster-trace-v2026-spot-gpu/node_info_df.csv", "gfs/node_info_df.csv"),
+        ),
+    ),
+    Published(
+        name="philly",
+        title="Microsoft Philly 2017, the published log (ATC '19)",
+        files=("philly/cluster_job_log", "philly/cluster_job_log.json", "trace-data/cluster_job_log"),
+        licence="CC-BY-4.0",
+        homepage=_PHILLY,
+        downloads=(
+            Download(
+                f"{_PHILLY}/raw/master/trace-data.tar.gz", "philly/cluster_job_log", member="trace-data/cluster_job_log"
+            ),
+        ),
+    ),
+    Published(
+        name="philly-flat",
+        title="Microsoft Philly 2017, total GPUs and durations only",
+        files=("philly/philly_trace.csv",),
+        licence="CC-BY-4.0 (data), MIT (conversion)",
+        homepage="https://github.com/shuoshuc/RFold",
+        downloads=(
+            Download(
+                "https://raw.githubusercontent.com/shuoshuc/RFold/b98145539be208ceae371ecaa0464e345c90234b/"
+                "WorkloadGen/data/philly_trace.csv",
+                "philly/philly_trace.csv",
+            ),
+        ),
+        # The first submission of the published log, which the conversion made its second 0.
+        origin=datetime(2017, 8, 14, 23, 27),
+    ),
+    _acme("kalos"),
+    _acme("seren"),
+    Published(
+        name="kalos-converted",
+        title="Acme Kalos, completed jobs only, converted",
+        files=("kalos/converted_kalos_trace.csv",),
+        licence="CC-BY-4.0",
+        homepage="https://github.com/hyunnnchoi/AcmeTrace",
+        downloads=(
+            Download(
+                "https://raw.githubusercontent.com/hyunnnchoi/AcmeTrace/30f09c6809393f07d43b238a5c98b432962d9b6d/"
+                "data/converted_trace/converted_kalos_trace.csv",
+                "kalos/converted_kalos_trace.csv",
+            ),
+        ),
+    ),
+    Published(
+        name="openb",
+        title="Alibaba cluster-trace-gpu-v2023, openb (FGD, ATC '23)",
+        files=("openb/openb_pod_list_default.csv", "cluster-trace-gpu-v2023/csv/openb_pod_list_default.csv"),
+        licence="none stated; published for research",
+        homepage="https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023",
+        downloads=tuple(
+            Download(f"{_ALIBABA_RAW}/master/cluster-trace-gpu-v2023/csv/{file}", f"openb/{file}")
+            for file in ("openb_pod_list_default.csv", "openb_node_list_gpu_node.csv")
+        ),
+        notes=("one pod is one job: the file does not say which pods belong together",),
+    ),
 )
 
 

@@ -96,7 +96,7 @@ class Gatherer:
 
     def leave_out(self, reason: LeftOut) -> None:
         """Counts a row that makes sense but is not a job of the study."""
-        self._count(reason)
+        self._count(reason.value)
 
     def add(self, place: Place, row: JobRow) -> None:
         """Takes a row in."""

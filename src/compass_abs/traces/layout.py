@@ -29,6 +29,9 @@ class Format(Protocol):
     def matches(self, path: Path) -> bool:
         """True when the file has this layout."""
 
+    def declared_capacity(self, path: Path) -> int | None:
+        """GPUs of a node, where the file itself says."""
+
     def gather(self, path: Path, capacity: int, gatherer: Gatherer) -> None:
         """Reads every row of the file into the gatherer."""
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from compass_abs.model import CAPACITIES
 from compass_abs.traces.catalog import Published, locate
 from compass_abs.traces.errors import TraceError
 from compass_abs.traces.formats import FORMATS, Format
@@ -31,7 +32,9 @@ def read_trace(
     """
     path, published = locate(name_or_path)
     chosen = _by_name(format) if format else _by_content(path)
-    nodes = capacity or (published.capacity if published else 8)
+    nodes = capacity or chosen.declared_capacity(path) or (published.capacity if published else 8)
+    if nodes not in CAPACITIES:
+        raise TraceError(f"{path}: capacity is {nodes}, expected one of {', '.join(map(str, CAPACITIES))}")
     gatherer = Gatherer(str(path), bad_rows, order or chosen.order)
     chosen.gather(path, nodes, gatherer)
     if origin is None and published is not None:

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from compass_abs.traces.trace import Trace
 
 #: A header longer than this is no header.
 _LONGEST_HEADER = 65_536
+_LONGEST_LINE = 1 << 20
 
 #: What a format makes of the values of its columns.
 ParseRow = Callable[[Sequence[str], int], JobRow | LeftOut]
@@ -40,16 +42,20 @@ class TableFormat:
     def matches(self, path: Path) -> bool:
         """True when the header has every column that this format needs."""
         with open_text(path) as stream:
-            return set(self.columns) <= set(read_header(stream, path))
+            return set(self.columns) <= set(read_header(stream, path)[0])
+
+    def declared_capacity(self, path: Path) -> int | None:
+        """None: published layouts don't say how many GPUs a node has."""
+        return None
 
     def finish(self, trace: Trace, path: Path) -> Trace:
-        """The trace as it is; layouts with a list of nodes override this by `companion`."""
+        """The trace, with what a companion file adds."""
         return trace if self.companion is None else self.companion(trace, path)
 
     def gather(self, path: Path, capacity: int, gatherer: Gatherer) -> None:
         """Reads every row of the file into the gatherer."""
         with open_text(path) as stream:
-            header = read_header(stream, path)
+            header, line = read_header(stream, path)
             missing = [c for c in self.columns if c not in header]
             if missing:
                 raise TraceError(
@@ -58,7 +64,7 @@ class TableFormat:
                 )
             pick = _picker(header, self.columns, self.optional)
             parse, add = self.parse, gatherer.add
-            for place, values in _rows(stream, len(header), gatherer):
+            for place, values in _rows(stream, line, len(header), gatherer):
                 try:
                     row = parse(pick(values), capacity)
                 except BadValueError as error:
@@ -86,13 +92,16 @@ def open_text(path: Path) -> Iterator[TextIO]:
         else:
             with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
                 yield stream
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def read_header(stream: TextIO, path: Path) -> list[str]:
-    """The names in the first line."""
-    line = stream.readline(_LONGEST_HEADER)
+def read_header(stream: TextIO, path: Path) -> tuple[list[str], int]:
+    """The names of the columns, and the line they are in: the first that is no `# comment`."""
+    number, line = 1, stream.readline(_LONGEST_HEADER)
+    # Philly's flat file has a column named "#job id": a comment is a # and a space.
+    while line.startswith("# "):
+        number, line = number + 1, stream.readline(_LONGEST_HEADER)
     if not line:
         raise TraceError(f"{path}: the file is empty; expected a header line")
     if len(line) == _LONGEST_HEADER or "\0" in line or "\ufffd" in line:
@@ -101,15 +110,15 @@ def read_header(stream: TextIO, path: Path) -> list[str]:
         fields = next(csv.reader([line]), [])
     except csv.Error as error:
         raise TraceError(f"{path}: the first line is no header of column names ({error})") from None
-    return [field.strip() for field in fields]
+    return [field.strip() for field in fields], number
 
 
-def _rows(stream: TextIO, width: int, gatherer: Gatherer) -> Iterator[tuple[Place, list[str]]]:
-    reader = csv.reader(stream)
+def _rows(stream: TextIO, header_line: int, width: int, gatherer: Gatherer) -> Iterator[tuple[Place, list[str]]]:
+    reader = csv.reader(_lines(stream))
     number = 0
     while True:
-        # Quoted fields may hold line breaks, so rows and lines are counted apart; the header was line 1.
-        line = reader.line_num + 2
+        # Quoted fields may hold line breaks, so rows and lines are counted apart.
+        line = header_line + reader.line_num + 1
         try:
             values = next(reader)
         except StopIteration:
@@ -125,6 +134,12 @@ def _rows(stream: TextIO, width: int, gatherer: Gatherer) -> Iterator[tuple[Plac
             gatherer.refuse(Place(number, line), f"{len(values)} values under a header of {width}", "number of values")
             continue
         yield Place(number, line), values
+
+
+def _lines(stream: TextIO) -> Iterator[str]:
+    """Lines, an endless one in pieces, so that a file without line breaks is not read whole."""
+    while line := stream.readline(_LONGEST_LINE):
+        yield line
 
 
 def _picker(header: list[str], columns: Sequence[str], optional: Sequence[str]) -> Callable[[list[str]], Sequence[str]]:

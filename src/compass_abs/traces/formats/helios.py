@@ -9,7 +9,7 @@ from compass_abs.traces.values import count, moment, name, seconds
 
 
 def _parse(values: Sequence[str], capacity: int) -> JobRow | LeftOut:
-    job_id, gpu_num, submit_time, duration, _, _ = values
+    job_id, gpu_num, submit_time, duration = values
     split = equal_instances(count(gpu_num, "gpu_num", lowest=0), capacity)
     submitted = moment(submit_time, "submit_time")
     service = seconds(duration, "duration")
@@ -23,7 +23,7 @@ def _parse(values: Sequence[str], capacity: int) -> JobRow | LeftOut:
 HELIOS = TableFormat(
     name="helios",
     title="a Helios cluster_log.csv",
-    columns=("job_id", "gpu_num", "submit_time", "duration", "node_num", "vc"),
+    columns=("job_id", "gpu_num", "submit_time", "duration"),
     parse=_parse,
     clock=Clock.DATES,
     order=RowOrder.BY_TIME,
