@@ -10,13 +10,8 @@ more than their vacancies holds is *residual*, which the space forbids but for t
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from compass_abs.fragmentation import slot_width
 from compass_abs.model import ClusterState, Gang, IndexSet, Instance, InvariantError, NodeStatus
-
-
-def slot_width(gpus: int) -> int:
-    """w*(g): the narrowest power of two that holds an anchor of two GPUs or more."""
-    return 1 << (gpus - 1).bit_length()
-
 
 # What compaction has to do with a node: nothing, drain the pool, join slots. Pinned slotted nodes are left alone.
 _NEITHER, _POOL, _SLOTTED = 0, 1, 2

@@ -9,8 +9,9 @@ the sparsest pool node; a 1-GPU instance goes to the fullest partial pool node.
 
 from typing import ClassVar
 
+from compass_abs.fragmentation import slot_width
 from compass_abs.model import Cause, ClusterState, Decision, Instance, Job, Migration
-from compass_abs.schedulers.anchor_based_space import AnchorBasedSpace, Slot, slot_width
+from compass_abs.schedulers.anchor_based_space import AnchorBasedSpace, Slot
 from compass_abs.schedulers.base import Scheduler, Situation
 from compass_abs.schedulers.move_chains import collapse
 from compass_abs.schedulers.slot_compaction import cheapest_block, remainder

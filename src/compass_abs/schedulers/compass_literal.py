@@ -7,8 +7,9 @@ that hold an item of the class are hosts; a pass ends at the first source that m
 
 from typing import ClassVar
 
+from compass_abs.fragmentation import slot_width
 from compass_abs.model import Cause, Decision, Instance, Job
-from compass_abs.schedulers.anchor_based_space import Slot, slot_width
+from compass_abs.schedulers.anchor_based_space import Slot
 from compass_abs.schedulers.base import Situation
 from compass_abs.schedulers.compass_abs import CompassAbs
 

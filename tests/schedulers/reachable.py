@@ -1,0 +1,54 @@
+"""Every state that a scheduler can reach on a small cluster, up to the names of nodes and jobs."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import permutations
+
+from compass_abs.model import ClusterState, Decision, Job
+from compass_abs.schedulers.base import Scheduler, Situation
+
+#: Jobs as (GPUs of an instance, sorted nodes of the instances), sorted: who is where without names.
+Shape = tuple[tuple[int, tuple[int, ...]], ...]
+
+
+def shape_of(state: ClusterState) -> Shape:
+    """The same value for states that differ only in the names of nodes and jobs."""
+    gangs = [(gang.job.gpus, gang.nodes) for gang in state.gangs.values()]
+    used = sorted({node for _, nodes in gangs for node in nodes})
+    candidates = permutations(range(len(used)))
+    return min(
+        tuple(sorted((gpus, tuple(sorted(order[used.index(n)] for n in nodes))) for gpus, nodes in gangs))
+        for order in candidates
+    )
+
+
+def rebuild(make: Callable[[ClusterState], Scheduler], shape: Shape, nodes: int, capacity: int) -> Scheduler:
+    """A scheduler restored in this state; jobs are named in the order of the shape."""
+    scheduler = make(ClusterState(nodes, capacity))
+    scheduler.restore((Job(f"j{k:02}", len(places), gpus), places) for k, (gpus, places) in enumerate(shape))
+    return scheduler
+
+
+def explore(
+    make: Callable[[ClusterState], Scheduler], nodes: int, capacity: int, gangs: tuple[int, ...]
+) -> Iterator[tuple[Scheduler, Decision]]:
+    """Each reachable (state, last decision) once per transition, by breadth-first search from the empty cluster."""
+    situation = Situation()
+    seen: set[Shape] = {()}
+    queue: deque[Shape] = deque([()])
+    while queue:
+        shape = queue.popleft()
+        arrivals = [("arrive", w, g) for g in range(1, capacity + 1) for w in gangs if w * g <= nodes * capacity]
+        # Jobs of one size on the same nodes are interchangeable: one departure stands for all.
+        departures = [("depart", k, 0) for k in range(len(shape)) if k == 0 or shape[k] != shape[k - 1]]
+        for kind, first, gpus in [*arrivals, *departures]:
+            scheduler = rebuild(make, shape, nodes, capacity)
+            if kind == "arrive":
+                decision = scheduler.admit(Job("new", first, gpus), situation)
+            else:
+                decision = scheduler.finish(f"j{first:02}", situation)
+            yield scheduler, decision
+            after = shape_of(scheduler.state)
+            if after not in seen:
+                seen.add(after)
+                queue.append(after)

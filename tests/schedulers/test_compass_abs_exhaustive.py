@@ -1,0 +1,56 @@
+"""COMPASS-ABS on every reachable state of small clusters: the space, whole gangs, conservation, and N·SIF ≤ 2."""
+
+import pytest
+
+from compass_abs.fragmentation import avoidable_partial_nodes, wcc_holds
+from compass_abs.schedulers.compass_abs import CompassAbs
+from tests.schedulers.reachable import explore
+
+
+def check_every_reachable_state(nodes: int, capacity: int, gangs: tuple[int, ...]) -> int:
+    transitions = 0
+    for scheduler, decision in explore(CompassAbs, nodes, capacity, gangs):
+        state = scheduler.state
+        scheduler.check_invariants()
+        transitions += 1
+        if decision.reason is not None:
+            assert not decision.migrations
+            continue
+        assert len(decision.nodes) == decision.job.instances
+        if wcc_holds(state.demand, capacity):
+            assert avoidable_partial_nodes(state) <= 2, state.nodes
+        in_space(scheduler)
+    return transitions
+
+
+def in_space(scheduler: CompassAbs) -> None:
+    """Slots fit the node, fillers fit their vacancies, but for the documented dead end in a full cluster."""
+    space, state = scheduler.space, scheduler.state
+    for node in state.nodes:
+        slots = space.slots_on(node.index)
+        assert sum(slot.width for slot in slots) <= state.capacity
+        for slot in slots:
+            assert node.contents[slot.anchor] + len(slot.fillers) <= slot.width
+    if space.overfull:
+        assert not state.empty_nodes
+        assert not space.partial_pools
+        assert not space.vacancies
+
+
+@pytest.mark.parametrize(
+    ("nodes", "capacity", "gangs"),
+    [(1, 8, (1, 2, 3)), (2, 8, (1,)), (2, 4, (1, 2, 3)), (3, 4, (1,)), (4, 2, (1, 2, 3)), (4, 1, (1, 2))],
+)
+def test_compass_abs_every_reachable_state_keeps_the_bound(nodes: int, capacity: int, gangs: tuple[int, ...]) -> None:
+    assert check_every_reachable_state(nodes, capacity, gangs) > nodes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("nodes", "capacity", "gangs"),
+    [(3, 8, (1,)), (2, 8, (1, 2)), (4, 4, (1,)), (3, 4, (1, 2)), (1, 16, (1,))],
+)
+def test_compass_abs_every_reachable_state_of_larger_clusters_keeps_the_bound(
+    nodes: int, capacity: int, gangs: tuple[int, ...]
+) -> None:
+    assert check_every_reachable_state(nodes, capacity, gangs) > nodes
