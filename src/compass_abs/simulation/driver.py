@@ -61,6 +61,7 @@ class Simulation:
         cost: Cost | None = None,
         node_changes: Iterable[NodeChange] = (),
         checkpoint_period: float | None = CHECKPOINT_PERIOD,
+        history: Iterable[Job] = (),
         observer: Observer | None = None,
         checks: Checks = Checks.NEVER,
         progress: Callable[[int], None] | None = None,
@@ -87,6 +88,10 @@ class Simulation:
         self._paid: dict[str, None] = {}
         self._held = False
         self._wake = -1
+        if type(scheduler).submitted is not Scheduler.submitted:
+            # Schedulers that learn the demand have seen the days before; they are not told what became of them.
+            for job in history:
+                scheduler.submitted(job, self.situation)
         changes = sorted(node_changes, key=lambda change: change.time)
         self._changes_left = len(changes)
         for change in changes:

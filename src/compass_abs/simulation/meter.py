@@ -1,7 +1,7 @@
 """The metrics of section 5.5 of the paper, and what people ask besides, accumulated while time passes."""
 
 from compass_abs.fragmentation import inherent, wcc_margin
-from compass_abs.model import ClusterState, Job
+from compass_abs.model import ClusterState, Job, Verdict
 from compass_abs.simulation.clock import SECOND
 from compass_abs.simulation.job_record import JobRecord
 from compass_abs.simulation.quantiles import Quantiles
@@ -42,6 +42,7 @@ class Meter:
         "_used_area",
         "_wcc",
         "avoidable",
+        "blocked",
         "margin",
         "nodes",
         "partial",
@@ -54,6 +55,8 @@ class Meter:
         self._gpus = self.nodes * state.capacity
         #: What the latest interval showed: partial nodes, N·SIF, and the margin of the composition condition.
         self.partial = self.avoidable = self.margin = 0
+        #: Why the head waited during it; None when nobody did.
+        self.blocked: Verdict | None = None
         self._total = self._peak = self._wcc = self._busy_area = self._available = 0
         # Areas since the number of nodes last changed; divided by it, they go to `_afr` and `_agu`.
         self._sif_area = self._used_area = 0
@@ -89,15 +92,20 @@ class Meter:
         self._available += span * self._gpus
         if margin >= 0:
             self._wcc += span
-        if head is not None:
+        if head is None:
+            self.blocked = None
+        else:
             self._peak += span
             self._sif_area += span * avoidable
             self._used_area += span * (self._gpus - free)
             if held:
+                self.blocked = Verdict.POLICY
                 self._blocked_policy += span
             elif free >= head.total_gpus:
+                self.blocked = Verdict.FRAGMENTATION
                 self._blocked_fragmentation += span
             else:
+                self.blocked = Verdict.CAPACITY
                 self._blocked_capacity += span
 
     def nodes_changed(self) -> None:

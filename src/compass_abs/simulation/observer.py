@@ -37,3 +37,46 @@ class Observer:
 
     def passed(self, now: int, until: int, meter: Meter, busy: int, waiting: int) -> None:
         """Nothing happened between the two times; `meter` has what the cluster looked like."""
+
+
+class Several(Observer):
+    """Tells several observers, in this order."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def submitted(self, now: int, job: Job) -> None:
+        for observer in self._observers:
+            observer.submitted(now, job)
+
+    def started(self, now: int, record: JobRecord, nodes: Sequence[int]) -> None:
+        for observer in self._observers:
+            observer.started(now, record, nodes)
+
+    def refused(self, now: int, job: Job, reason: Reason) -> None:
+        for observer in self._observers:
+            observer.refused(now, job, reason)
+
+    def moved(self, now: int, moves: Sequence[Migration]) -> None:
+        for observer in self._observers:
+            observer.moved(now, moves)
+
+    def paused(self, now: int, record: JobRecord, pause: int) -> None:
+        for observer in self._observers:
+            observer.paused(now, record, pause)
+
+    def finished(self, now: int, record: JobRecord) -> None:
+        for observer in self._observers:
+            observer.finished(now, record)
+
+    def lost(self, now: int, record: JobRecord) -> None:
+        for observer in self._observers:
+            observer.lost(now, record)
+
+    def node_changed(self, now: int, change: NodeChange, index: int) -> None:
+        for observer in self._observers:
+            observer.node_changed(now, change, index)
+
+    def passed(self, now: int, until: int, meter: Meter, busy: int, waiting: int) -> None:
+        for observer in self._observers:
+            observer.passed(now, until, meter, busy, waiting)

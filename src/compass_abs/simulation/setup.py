@@ -1,0 +1,88 @@
+"""What is simulated, as data: a scheduler by name, a cluster, a queue, a cost model."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from compass_abs.model import ClusterState, CompassError, Job
+from compass_abs.queues import make_queue
+from compass_abs.schedulers.registry import make_scheduler
+from compass_abs.simulation.costs import Cost, PaperCost
+from compass_abs.simulation.driver import CHECKPOINT_PERIOD, Checks, Simulation
+from compass_abs.simulation.node_changes import NodeChange
+from compass_abs.simulation.observer import Observer
+from compass_abs.simulation.summary import Summary
+
+#: The oracle behind the bound, by its name in the registry.
+BOUND = "sif-opt"
+
+
+class SetupError(CompassError):
+    """A simulation that can't be set up as described."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A scheduler on a cluster; together with the jobs it determines every result."""
+
+    scheduler: str
+    nodes: int
+    capacity: int = 8
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    queue: str = "fifo"
+    cost: Cost = field(default_factory=PaperCost)
+    #: Seconds of work between periodic checkpoints; 0 keeps everything, None nothing.
+    checkpoint_period: float | None = CHECKPOINT_PERIOD
+    node_changes: tuple[NodeChange, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.nodes) is not int or self.nodes < 1:
+            raise SetupError(f"nodes is {self.nodes!r}, expected a whole number ≥ 1")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that a configuration file can hold."""
+        return {
+            "scheduler": self.scheduler,
+            "parameters": dict(self.parameters),
+            "nodes": self.nodes,
+            "capacity": self.capacity,
+            "queue": self.queue,
+            "cost": {"model": self.cost.model, **asdict(self.cost)},
+            "checkpoint_period": self.checkpoint_period,
+            "node_changes": [
+                {"time": change.time, "node": change.node, "status": str(change.status)} for change in self.node_changes
+            ],
+        }
+
+    def simulation(
+        self,
+        jobs: Iterable[Job],
+        *,
+        history: Iterable[Job] = (),
+        observe: Callable[[ClusterState], Observer] | None = None,
+        checks: Checks = Checks.NEVER,
+        progress: Callable[[int], None] | None = None,
+    ) -> Simulation:
+        """The simulation, ready to run; `observe` makes its observer from the cluster's state."""
+        scheduler = make_scheduler(self.scheduler, ClusterState(self.nodes, self.capacity), **self.parameters)
+        return Simulation(
+            jobs,
+            scheduler,
+            make_queue(self.queue, scheduler),
+            cost=self.cost,
+            node_changes=self.node_changes,
+            checkpoint_period=self.checkpoint_period,
+            history=history,
+            observer=None if observe is None else observe(scheduler.state),
+            checks=checks,
+            progress=progress,
+        )
+
+    def bound(self) -> "Setup":
+        """The same queue on a cluster that fragmentation cannot hurt."""
+        return replace(self, scheduler=BOUND, parameters={})
+
+
+def replay(jobs: Iterable[Job], setup: Setup, **options: Any) -> Summary:
+    """The metrics of a setup on these jobs; `options` are those of `Setup.simulation`."""
+    return setup.simulation(jobs, **options).run()
