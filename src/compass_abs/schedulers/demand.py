@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from compass_abs.model import CompassError, Job
+from compass_abs.schedulers.base import Situation
 from compass_abs.schedulers.histogram import preference
 
 WEEK = 7 * 86_400.0
@@ -94,6 +95,35 @@ class RecentDemand:
             weights[gpus] += instances
         jobs[seen % size] = (gpus, instances)
         self.seen = seen + 1
+
+
+class PendingDemand:
+    """Waiting instances by size, kept up from what a scheduler is told and checked against the queue's length."""
+
+    def __init__(self, capacity: int) -> None:
+        self.weights = [0] * (capacity + 1)
+        self._count = 0
+
+    def joined(self, job: Job) -> None:
+        """A job was submitted."""
+        self.weights[job.gpus] += job.instances
+        self._count += 1
+
+    def left(self, job: Job) -> None:
+        """A job was started."""
+        self.weights[job.gpus] -= job.instances
+        self._count -= 1
+
+    def agree(self, situation: Situation) -> bool:
+        """Counts anew when somebody was cancelled, came back, or was submitted before this began; True if so."""
+        if self._count == len(situation.waiting):
+            return False
+        self.weights = [0] * len(self.weights)
+        self._count = len(situation.waiting)
+        for job in situation.waiting:
+            if job.gpus < len(self.weights):
+                self.weights[job.gpus] += job.instances
+        return True
 
 
 def most_popular(weights: Sequence[int], share: float) -> list[int]:

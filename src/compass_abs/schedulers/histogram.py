@@ -37,28 +37,39 @@ def choose_nodes(state: ClusterState, gpus: int, count: int, order: Order) -> li
         return None if node < 0 else [node]
     if state.room(gpus) < count:
         return None
-    buckets = state.by_free
-    # The nodes of a bucket leave it lowest first, so a cursor is enough; those that enter it wait in a heap.
-    cursors: dict[int, Iterator[int]] = {free: iter(buckets[free]) for free in order}
-    heads: dict[int, int] = {free: next(cursors[free], -1) for free in order}
-    entered: dict[int, list[int]] = {free: [] for free in order}
-    chosen: list[int] = []
-    while len(chosen) < count:
-        for free in order:
-            head, heap = heads[free], entered[free]
-            if head < 0 and not heap:
-                continue
-            if head < 0 or (heap and heap[0] < head):
-                node = heappop(heap)
-            else:
-                node = head
-                heads[free] = next(cursors[free], -1)
-            left = free - gpus
-            if left >= gpus:
-                heappush(entered[left], node)
-            chosen.append(node)
-            break
-    return chosen
+    after = Hypothetical(state)
+    left = after.histogram
+    return [after.take(next(free for free in order if left[free]), gpus) for _ in range(count)]
+
+
+class Hypothetical:
+    """The nodes by free GPUs as they would be after some placements, while the state stays as it is."""
+
+    __slots__ = ("_cursors", "_entered", "_heads", "_state", "histogram")
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self.histogram = state.histogram()
+        # The nodes of a bucket leave it lowest first, so a cursor is enough; those that enter it wait in a heap.
+        self._cursors: dict[int, Iterator[int]] = {}
+        self._heads: dict[int, int] = {}
+        self._entered: dict[int, list[int]] = {}
+
+    def take(self, free: int, gpus: int) -> int:
+        """Puts an instance on the lowest node with this many free GPUs, which exists, and says which node that is."""
+        if free not in self._cursors:
+            self._cursors[free] = iter(self._state.by_free[free])
+            self._heads[free] = next(self._cursors[free], -1)
+        head, heap = self._heads[free], self._entered.get(free)
+        if heap and not 0 <= head < heap[0]:
+            node = heappop(heap)
+        else:
+            node = head
+            self._heads[free] = next(self._cursors[free], -1)
+        self.histogram[free] -= 1
+        self.histogram[free - gpus] += 1
+        heappush(self._entered.setdefault(free - gpus, []), node)
+        return node
 
 
 def choose_by_growth(

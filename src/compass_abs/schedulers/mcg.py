@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from compass_abs.model import ClusterState, Decision, Job
 from compass_abs.schedulers.base import Scheduler, Situation
-from compass_abs.schedulers.demand import WEEK, DemandHistory, stranded
+from compass_abs.schedulers.demand import WEEK, DemandHistory, PendingDemand, stranded
 from compass_abs.schedulers.histogram import added, choose_by_growth
 from compass_abs.schedulers.parameters import Within
 
@@ -109,32 +109,3 @@ class McgSched(Scheduler):
         count = min(job.instances, _RANKED_INSTANCES)
         nodes = choose_by_growth(self.state, job.gpus, count, table, self._pull) or []
         return added(self.state, job.gpus, nodes, table) / self._unit / job.total_gpus
-
-
-class PendingDemand:
-    """Waiting instances by size, kept up from what a scheduler is told and checked against the queue's length."""
-
-    def __init__(self, capacity: int) -> None:
-        self.weights = [0] * (capacity + 1)
-        self._count = 0
-
-    def joined(self, job: Job) -> None:
-        """A job was submitted."""
-        self.weights[job.gpus] += job.instances
-        self._count += 1
-
-    def left(self, job: Job) -> None:
-        """A job was started."""
-        self.weights[job.gpus] -= job.instances
-        self._count -= 1
-
-    def agree(self, situation: Situation) -> bool:
-        """Counts anew when somebody was cancelled, came back, or was submitted before this began; True if so."""
-        if self._count == len(situation.waiting):
-            return False
-        self.weights = [0] * len(self.weights)
-        self._count = len(situation.waiting)
-        for job in situation.waiting:
-            if job.gpus < len(self.weights):
-                self.weights[job.gpus] += job.instances
-        return True

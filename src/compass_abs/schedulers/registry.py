@@ -79,7 +79,7 @@ _BUILT_IN = (
     Entry("drr", _ours("drr", "DefragmentingRescheduler")),
     Entry("fft", _ours("fft", "FastAndFairTraining")),
     Entry("sif-opt", _ours("sif_opt", "FluidOracle")),
-    Entry("sif-opt-moves", _ours("sif_opt", "RealisableOracle")),
+    Entry("sif-opt-moves", _ours("sif_opt_moves", "RealisableOracle")),
     Entry("spread", _ours("spread", "LeastAllocated")),
     Entry("pack", _ours("pack", "MostAllocated")),
     Entry("kai", _ours("kai", "KaiConsolidation")),
