@@ -1,0 +1,176 @@
+"""A study as a small YAML file: which workloads, which schedulers, which tables and figures."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from compass_abs.experiments.errors import StudyError
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Sample(_Part):
+    """Every `every`-th day that has jobs, from the `start`-th on."""
+
+    every: Annotated[int, Field(ge=1)]
+    start: Annotated[int, Field(ge=1)] = 1
+
+
+class Workload(_Part):
+    """Jobs to replay day by day: of a trace by name or file, or synthesised."""
+
+    trace: str | None = None
+    #: A preset of `compass trace synth`, with its knobs.
+    synth: str | None = None
+    knobs: Mapping[str, Any] = {}
+    seed: int = 0
+    #: Which days: "all", a list, or a sample of them.
+    days: Literal["all"] | tuple[int, ...] | Sample = "all"
+    #: Durations that the publisher cut: "as-published" or "refilled".
+    tail: str = "as-published"
+    label: str = ""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Workload":
+        if (self.trace is None) == (self.synth is None):
+            raise ValueError("give either `trace` (a name or a file) or `synth` (a preset)")
+        if self.knobs and self.synth is None:
+            raise ValueError("`knobs` belong to `synth`")
+        return self
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self.label or self.trace or f"{self.synth} (synthetic)"
+
+
+class TableSpec(_Part):
+    """Means over days of some metrics, a line for each combination of `by`."""
+
+    name: str
+    title: str = ""
+    by: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+class FigureSpec(_Part):
+    """A picture of the same means: bars, lines over `x`, or points of one metric against another."""
+
+    name: str
+    kind: Literal["bars", "lines", "points"]
+    title: str = ""
+    x: str = "scheduler"
+    y: tuple[str, ...]
+    #: A panel for each value of this column, besides one for each metric.
+    panels: str | None = None
+    #: Only the runs whose columns have these values.
+    where: Mapping[str, Any] = {}
+    log_x: bool = False
+
+
+class RankingSpec(_Part):
+    """How often `subject` is first in its field on a (day, η) pair, by coverage of the composition condition."""
+
+    name: str
+    title: str = ""
+    subject: str
+    #: Whom it is compared with; everybody but bounds when empty.
+    field: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("afr", "ajct", "agu")
+    #: Lower ends of the buckets of ρ, below 1.
+    buckets: tuple[float, ...] = (0.99, 0.9, 0.7, 0.1, 0.0)
+
+
+class WindowSpec(_Part):
+    """Hours of the day that a case study looks into."""
+
+    start: Annotated[float, Field(ge=0)]
+    end: Annotated[float, Field(gt=0)]
+
+
+class Study(_Part):
+    """A grid of runs and what to make of them."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    title: str
+    #: The question that it answers, for people.
+    question: str = ""
+    #: Section of the paper; empty for studies of our own.
+    paper: str = ""
+    workloads: Annotated[tuple[Workload, ...], Field(min_length=1)]
+    schedulers: Annotated[tuple[str, ...], Field(min_length=1)]
+    eta: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.9,)
+    #: Cluster sizes in nodes, instead of those that η gives.
+    nodes: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    queues: tuple[str, ...] = ("fifo",)
+    #: Seconds that a migration delays a job.
+    costs: tuple[Annotated[float, Field(ge=0)], ...] = (8.0,)
+    #: Shares of jobs that may not be moved.
+    pinned: tuple[Annotated[float, Field(ge=0, le=1)], ...] = (0.0,)
+    window: WindowSpec | None = None
+    tables: tuple[TableSpec, ...] = ()
+    figures: tuple[FigureSpec, ...] = ()
+    rankings: tuple[RankingSpec, ...] = ()
+
+    @field_validator("tables", "figures", "rankings")
+    @classmethod
+    def _names_differ(cls, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        names = [part.name for part in parts]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two are called {name!r}")
+        return parts
+
+
+def shipped_studies() -> tuple[str, ...]:
+    """The names of the studies that come with the package, in the order of the paper."""
+    return tuple(_order(path.name) for path in _shipped())
+
+
+def _shipped() -> list[Path]:
+    folder = Path(str(files("compass_abs.experiments") / "studies"))
+    return sorted(folder.glob("*.yaml"))
+
+
+def _order(name: str) -> str:
+    """`03-composition.yaml` is the study `composition`."""
+    return name.removesuffix(".yaml").partition("-")[2]
+
+
+def load_study(name_or_path: str) -> Study:
+    """A study by its name, or from a file of one's own."""
+    for path in _shipped():
+        if _order(path.name) == name_or_path:
+            return read_study(path)
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml") or path.exists():
+        return read_study(path)
+    raise StudyError(f"there is no study {name_or_path!r}; known: {', '.join(shipped_studies())}, or give a YAML file")
+
+
+def read_study(path: Path) -> Study:
+    """The study in a file; errors name the file and the field."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        line = f" line {place.line + 1}" if place is not None else ""
+        raise StudyError(f"{path}{line}: this is no YAML: {getattr(error, 'problem', error)}") from error
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path}: this is no text in UTF-8") from error
+    if not isinstance(content, dict):
+        raise StudyError(f"{path}: expected fields such as `name`, `workloads` and `schedulers`, found {content!r:.60}")
+    try:
+        return Study.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the study"
+        value = "" if first["type"] == "missing" else f" is {first['input']!r:.60}"
+        raise StudyError(f"{path}: {field}{value}: {first['msg']}") from error
