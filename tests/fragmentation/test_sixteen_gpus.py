@@ -1,0 +1,68 @@
+"""Nodes of 16 GPUs, where the integer program answers: against dynamic programming and against smaller nodes."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compass_abs.fragmentation import DemandError, inherent, minimum_used, patterns_within, witness
+from compass_abs.fragmentation.pattern_program import fewest_partial, fewest_used
+from tests.fragmentation.oracles import DynamicProgram, contents, multisets
+
+
+def check_against_dynamic_program(counts: list[int], program: DynamicProgram) -> None:
+    front = program.front(counts)
+    fewest_partial_first, fewest_used_first = min(front), min(front, key=lambda point: point[::-1])
+    packing = fewest_partial(counts, 16)
+    packing.validate(counts)
+    assert (packing.partial_nodes, packing.used_nodes) == fewest_partial_first, counts
+    tightest = fewest_used(counts, 16)
+    tightest.validate(counts)
+    assert tightest.used_nodes == fewest_used_first[1], counts
+    assert (inherent(counts, 16), minimum_used(counts, 16)) == (fewest_partial_first[0], fewest_used_first[1]), counts
+
+
+def test_minima_of_every_small_multiset_equal_dynamic_programming() -> None:
+    program = DynamicProgram(16)
+    for counts in multisets(14, 14):
+        check_against_dynamic_program([*counts, 0, 0], program)
+
+
+def test_minima_of_random_multisets_equal_dynamic_programming() -> None:
+    program = DynamicProgram(16)
+    chance = random.Random(16)
+    for _ in range(60):
+        counts = [0] * 17
+        for _ in range(chance.randint(3, 14)):
+            counts[chance.randint(2, 12)] += 1
+        check_against_dynamic_program(counts, program)
+
+
+@pytest.mark.slow
+def test_minima_of_every_multiset_up_to_24_gpus_equal_dynamic_programming() -> None:
+    program = DynamicProgram(16)
+    for counts in multisets(24, 16):
+        check_against_dynamic_program(counts, program)
+
+
+@given(st.lists(st.one_of(st.integers(0, 4), st.integers(0, 100_000)), min_size=8, max_size=8))
+def test_minima_of_even_sizes_equal_those_of_half_the_sizes_on_half_the_node(sizes: list[int]) -> None:
+    doubled = [0] * 17
+    doubled[2::2] = sizes
+    packing = witness(doubled, 16)
+    packing.validate(doubled)
+    assert packing.partial_nodes == inherent(doubled, 16) == inherent([0, *sizes])
+    assert packing.used_nodes == minimum_used(doubled, 16) == minimum_used([0, *sizes])
+
+
+def test_patterns_of_each_capacity_are_all_contents_of_a_node() -> None:
+    for capacity, known in ((1, 2), (2, 4), (4, 12), (8, 67), (16, 915)):
+        patterns = patterns_within(capacity)
+        assert len(patterns) == len(set(patterns)) == known
+        assert sorted(patterns) == sorted(tuple(sorted(items, reverse=True)) for items in contents(capacity))
+
+
+def test_patterns_of_an_unknown_room_are_refused() -> None:
+    with pytest.raises(DemandError, match="32"):
+        patterns_within(17)
