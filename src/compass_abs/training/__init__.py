@@ -6,6 +6,7 @@ Importing this imports no torch.
 """
 
 from compass_abs.training.contract import Worker
+from compass_abs.training.group import exact_ddp
 from compass_abs.training.session import Saving, Session, Stopped, leave, session
 
-__all__ = ["Saving", "Session", "Stopped", "Worker", "leave", "session"]
+__all__ = ["Saving", "Session", "Stopped", "Worker", "exact_ddp", "leave", "session"]

@@ -118,3 +118,15 @@ def join(worker: Worker, backend: str | None) -> Group:
         timeout=_PATIENCE,
     )
     return TorchGroup()
+
+
+def exact_ddp(model: Any) -> Any:
+    """The model under DDP, such that a restarted gang repeats an undisturbed one to the last bit, on CPU.
+
+    DDP lays its buckets out anew after the first step, and a restarted gang does so again; from three ranks on, the
+    layout decides the order in which gradients are summed. The search for unused parameters keeps the first layout
+    for ever; it costs a walk over the graph each step, and one warning.
+    """
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(model, find_unused_parameters=True)

@@ -7,12 +7,12 @@ import time
 from contextlib import ExitStack, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from compass_abs.training.contract import Worker
+from compass_abs.training.group import exact_ddp
 from compass_abs.training.session import Saving, session
 
 
@@ -64,7 +64,7 @@ def train(
             optimizer=optimizer,
             scheduler=schedule,
             extra={"data": data},
-            wrap=_wrap,
+            wrap=DistributedDataParallel if on_gpu else exact_ddp,
             every_steps=save_every,
             saving=Saving(saving),
             worker=worker,
@@ -85,10 +85,6 @@ def train(
             (losses or sys.stdout).flush()
             if pace:
                 time.sleep(pace)
-
-
-def _wrap(model: Any) -> Any:
-    return DistributedDataParallel(model)
 
 
 def _log_file(log: Path, rank: int) -> Path:
