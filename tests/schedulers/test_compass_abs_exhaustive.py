@@ -4,6 +4,7 @@ import pytest
 
 from compass_abs.fragmentation import avoidable_partial_nodes, wcc_holds
 from compass_abs.schedulers.compass_abs import CompassAbs
+from compass_abs.schedulers.compass_residual import CompassAbsResidual
 from tests.schedulers.reachable import explore
 
 
@@ -54,3 +55,30 @@ def test_compass_abs_every_reachable_state_of_larger_clusters_keeps_the_bound(
     nodes: int, capacity: int, gangs: tuple[int, ...]
 ) -> None:
     assert check_every_reachable_state(nodes, capacity, gangs) > nodes
+
+
+def check_residual_fillers_leave_nothing_avoidable(nodes: int, capacity: int, gangs: tuple[int, ...]) -> None:
+    for scheduler, decision in explore(CompassAbsResidual, nodes, capacity, gangs):
+        state = scheduler.state
+        scheduler.check_invariants()
+        if wcc_holds(state.demand, capacity):
+            assert avoidable_partial_nodes(state) == 0, state.nodes
+        if decision.reason is not None and decision.job is not None and decision.job.gpus == 1:
+            assert state.free_gpus < decision.job.instances
+
+
+@pytest.mark.parametrize(
+    ("nodes", "capacity", "gangs"), [(1, 8, (1, 2)), (2, 8, (1,)), (2, 4, (1, 2, 3)), (3, 4, (1,)), (4, 2, (1, 2, 3))]
+)
+def test_residual_fillers_every_reachable_state_has_no_avoidable_partial_node(
+    nodes: int, capacity: int, gangs: tuple[int, ...]
+) -> None:
+    check_residual_fillers_leave_nothing_avoidable(nodes, capacity, gangs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("nodes", "capacity", "gangs"), [(3, 8, (1,)), (4, 4, (1,)), (3, 4, (1, 2))])
+def test_residual_fillers_every_reachable_state_of_larger_clusters_has_no_avoidable_partial_node(
+    nodes: int, capacity: int, gangs: tuple[int, ...]
+) -> None:
+    check_residual_fillers_leave_nothing_avoidable(nodes, capacity, gangs)

@@ -33,11 +33,7 @@ class CompassAbs(Scheduler):
         """Places the whole gang in the space and compacts; or refuses and changes nothing."""
         state = self.state
         state.check_job(job)
-        if job.gpus > 1:
-            fits = self._fits_anchors(slot_width(job.gpus), job.instances)
-        else:
-            fits = self._fits_singles(job)
-        if not fits:
+        if not (self._fits_anchors(job) if job.gpus > 1 else self._fits_singles(job)):
             return self.blocked(job)
         nodes = self._place_anchors(job) if job.gpus > 1 else self._place_singles(job)
         self.compact()
@@ -69,18 +65,21 @@ class CompassAbs(Scheduler):
 
     # ---- Place
 
-    def _fits_anchors(self, width: int, instances: int) -> bool:
-        capacity = self.state.capacity
-        empty = self.state.empty_nodes * (capacity // width)
-        return empty >= instances or empty + self.space.slot_room(width) >= instances
+    def _fits_anchors(self, job: Job) -> bool:
+        width = slot_width(job.gpus)
+        empty = self.state.empty_nodes * (self.state.capacity // width)
+        return empty >= job.instances or empty + self.space.slot_room(width) >= job.instances
 
     def _fits_singles(self, job: Job) -> bool:
-        room = self.state.empty_nodes * self.state.capacity
-        if room >= job.instances:
-            return True
-        # A pinned instance can't leave a slot when its anchor does, so it is never made a filler.
-        room += self.space.pool_room() + (self.space.vacancies if job.movable else 0)
-        return room >= job.instances
+        empty = self.state.empty_nodes * self.state.capacity
+        return empty >= job.instances or empty + self._room_for_singles(job) >= job.instances
+
+    def _room_for_singles(self, job: Job) -> int:
+        """GPUs of used nodes that the instances of a 1-GPU job may have.
+
+        A pinned instance can't leave a slot when its anchor does, so it is never made a filler.
+        """
+        return self.space.pool_room() + (self.space.vacancies if job.movable else 0)
 
     def _place_anchors(self, job: Job) -> list[int]:
         """Each anchor on the slotted node that it leaves fullest, else on an empty one."""
@@ -94,7 +93,10 @@ class CompassAbs(Scheduler):
         return self._open_empty(job, nodes, capacity // width)
 
     def _place_singles(self, job: Job) -> list[int]:
-        """Into vacancies first, then partial pool nodes, then empty ones."""
+        return self._open_empty(job, self._hosts_of_singles(job), self.state.capacity)
+
+    def _hosts_of_singles(self, job: Job) -> list[int]:
+        """A node for each instance that fits a vacancy or, those being full, a partial pool node."""
         space = self.space
         nodes: list[int] = []
         if job.movable and space.vacancies:
@@ -107,7 +109,7 @@ class CompassAbs(Scheduler):
                 nodes += [index] * (self.state.capacity - space.singles[index])
                 if len(nodes) >= job.instances:
                     break
-        return self._open_empty(job, nodes, self.state.capacity)
+        return nodes
 
     def _open_empty(self, job: Job, nodes: list[int], each: int) -> list[int]:
         """Places the gang on the nodes found so far and, for the rest, on empty nodes that hold `each`."""
@@ -132,10 +134,14 @@ class CompassAbs(Scheduler):
             self._refill()
         self._drain_pool()
         self._join_slots()
-        if space.overfull:
-            # Joining slots may have emptied a node.
+        while space.overfull:
+            # Joining slots may have emptied a node; with a filler gone there, more slots may join.
+            before = (self.state.partial_nodes, space.overfull.size)
             self._rehome()
             self._drain_pool()
+            self._join_slots()
+            if (self.state.partial_nodes, space.overfull.size) >= before:
+                break
 
     def _rehome(self) -> None:
         """Moves residual fillers by the 1-GPU rule: a vacancy, a partial pool node, an empty node.

@@ -1,0 +1,123 @@
+"""COMPASS-ABS with residual fillers: SIF = 0 after every event under the workload condition. `compass-abs-residual`.
+
+Deviation: the space lets 1-GPU instances occupy GPUs of a slotted node that no slot has profiled, and Compact ends by
+merging the last partial pool node into the last partial slotted node. Then at most one node is partial, which is Φ*,
+and nothing of the paper's separation of pool and slots is lost to admission: a 1-GPU job fits whenever a GPU is free.
+It is lazy: residual fillers of a full node are left alone. The price is more moves (docs/compass-abs.md).
+"""
+
+from typing import ClassVar
+
+from compass_abs.fragmentation import slot_width
+from compass_abs.model import Cause, Job
+from compass_abs.schedulers.compass_abs import CompassAbs
+
+
+class CompassAbsResidual(CompassAbs):
+    """At most one partial node after every event under the condition."""
+
+    name: ClassVar[str] = "compass-abs-residual"
+
+    # ---- Place
+
+    def _fits_anchors(self, job: Job) -> bool:
+        width, capacity = slot_width(job.gpus), self.state.capacity
+        room = self.state.empty_nodes * (capacity // width)
+        if room >= job.instances:
+            return True
+        return room + sum(self._anchors_that_fit(index, job.gpus) for index in self.space.slotted(job.gpus)) >= (
+            job.instances
+        )
+
+    def _anchors_that_fit(self, index: int, gpus: int) -> int:
+        """Anchors of this size whose slots can be profiled on a node; residual fillers there become their fillers."""
+        unprofiled = self.state.capacity - self.space.width[index]
+        return min(unprofiled // slot_width(gpus), self.space.room(index) // gpus)
+
+    def _place_anchors(self, job: Job) -> list[int]:
+        nodes: list[int] = []
+        if slot_width(job.gpus) < self.state.capacity:
+            for index in self.space.slotted(job.gpus):
+                nodes += [index] * self._anchors_that_fit(index, job.gpus)
+                if len(nodes) >= job.instances:
+                    break
+        return self._open_empty(job, nodes, self.state.capacity // slot_width(job.gpus))
+
+    def _room_for_singles(self, job: Job) -> int:
+        free = self.state.free_gpus - self.state.empty_nodes * self.state.capacity
+        return free if job.movable else super()._room_for_singles(job)
+
+    def _hosts_of_singles(self, job: Job) -> list[int]:
+        """Vacancies, partial pool nodes, and then unprofiled GPUs of slotted nodes."""
+        nodes = super()._hosts_of_singles(job)
+        if job.movable and len(nodes) < job.instances:
+            for index in self.space.slotted(1):
+                nodes += [index] * self.space.room(index)
+                if len(nodes) >= job.instances:
+                    break
+        return nodes
+
+    # ---- Compact
+
+    def compact(self) -> None:
+        """Vacancies filled, pool drained, slots joined, and the last two partial nodes merged."""
+        space = self.space
+        if space.vacancies:
+            self._refill()
+            if space.vacancies:
+                self._refill_from_residual()
+        self._drain_pool()
+        if space.movable_slotted_partial > 1:
+            self._gather_residual()
+            self._join_slots()
+            self._drain_pool()
+        self._merge()
+
+    def _refill_from_residual(self) -> None:
+        """Fills vacancies that the pool could not with residual fillers, those of nodes with room first."""
+        space = self.space
+        for index in sorted(space.overfull, key=lambda i: (space.room(i) == 0, i)):
+            for single in reversed(space.singles_on(index)):
+                if not space.vacancies:
+                    return
+                if not space.residual(index):
+                    break
+                self._move(single, 1, index, space.vacant.first(), Cause.FILLER)
+
+    def _gather_residual(self) -> None:
+        """Leaves residual fillers on at most one slotted node with room, since they are in the way of slots."""
+        space = self.space
+        holders = [index for index in space.movable_slotted() if space.residual(index)]
+        while len(holders) > 1:
+            holders.sort(key=lambda index: (space.residual(index), index))
+            source, target = holders[0], holders[-1]
+            wanted = min(space.residual(source), space.room(target))
+            for single in list(reversed(space.singles_on(source)))[:wanted]:
+                self._move(single, 1, source, target, Cause.SLOT)
+            holders = [index for index in holders if space.residual(index) and space.room(index)]
+
+    def _merge(self) -> None:
+        """Fills rooms of slotted nodes with 1-GPU instances of other partial nodes while that leaves fewer partial."""
+        space = self.space
+        while True:
+            hosts = list(space.slotted(1))
+            pool = space.sparsest_movable_pool(self.state.capacity - 1)
+            if hosts and pool >= 0:
+                source, target, taken = pool, hosts[0], space.singles_on(pool)
+            else:
+                pair = self._residual_that_fills(hosts)
+                if pair is None:
+                    return
+                source, target = pair
+                taken = list(reversed(space.singles_on(source)))
+            for single in taken[: space.room(target)]:
+                self._move(single, 1, source, target, Cause.POOL)
+
+    def _residual_that_fills(self, hosts: list[int]) -> tuple[int, int] | None:
+        """(source, target): a node whose residual fillers fill the room of another."""
+        space = self.space
+        for source in reversed(hosts):
+            for target in hosts:
+                if source != target and space.residual(source) >= space.room(target):
+                    return source, target
+        return None
