@@ -96,7 +96,7 @@ class Dropped(NamedTuple):
     """Rows of a trace that took no part, and why."""
 
     reason: str
-    count: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)

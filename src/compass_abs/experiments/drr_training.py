@@ -1,0 +1,185 @@
+"""Trains DRR's policy from scratch on synthetic days, seeded: imitation of best fit, then improvement by PPO."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from compass_abs.model import ClusterState, Job
+from compass_abs.schedulers.drr import DefragmentingRescheduler
+from compass_abs.schedulers.drr_learning import Experience, Improver, agreement, copy, fresh, imitate, probabilities
+from compass_abs.schedulers.drr_policy import BestFitPolicy, Network, NetworkPolicy, Policy, View, free_on_partial
+from compass_abs.simulation import simulate
+from compass_abs.traces import Trace, cluster_size, day
+
+_ETA = 0.9
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long the training is; the defaults made the weights that ship."""
+
+    training_days: int = 40
+    validation_days: int = 20
+    imitated_decisions: int = 50_000
+    updates: int = 200
+    decisions_per_update: int = 2048
+    #: Updates between two validations.
+    validate_every: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A day's jobs and the cluster that they get."""
+
+    jobs: tuple[Job, ...]
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a training came to; AJCTs are means over the validation days, in seconds."""
+
+    seed: int
+    #: Decisions on which the imitation agrees with best fit, on days that it hasn't seen.
+    agreement: float
+    best_fit_ajct: float
+    imitation_ajct: float
+    final_ajct: float
+    #: The update whose policy was kept; 0 for the imitation itself.
+    kept_update: int
+
+    def as_dict(self) -> dict[str, float]:
+        """Every number by its name."""
+        return asdict(self)
+
+
+def train(
+    trace: Trace, seed: int, schedule: Schedule, report: Callable[[str], None] = lambda text: None
+) -> tuple[Network, Outcome]:
+    """The policy of this seed, on validation days no worse than the imitation, and how it came out.
+
+    The trace's first days are for training, the next for validation.
+    """
+    draw = np.random.default_rng(seed)
+    episodes = episodes_of(trace, schedule.training_days + schedule.validation_days)
+    training, validation = episodes[: schedule.training_days], episodes[schedule.training_days :]
+    best_fit = mean_ajct(validation, BestFitPolicy())
+    actor = fresh(draw, 9)
+    imitate(actor, observe(training, BestFitPolicy(), schedule.imitated_decisions), draw)
+    agreed = agreement(actor, observe(validation, BestFitPolicy(), schedule.imitated_decisions))
+    imitation = mean_ajct(validation, NetworkPolicy(actor))
+    report(f"seed {seed}: imitation agrees on {agreed:.2%}; AJCT {imitation:.1f} s, best fit {best_fit:.1f} s")
+    kept, kept_ajct, kept_update = copy(actor), imitation, 0
+    improver = Improver(actor, draw)
+    experience, at = Experience(), 0
+    for update in range(1, schedule.updates + 1):
+        while len(experience) < schedule.decisions_per_update:
+            episode = training[int(draw.integers(len(training)))]
+            run(episode, Explorer(actor, draw, experience))
+            at += 1
+        improver.improve(experience, update / schedule.updates)
+        experience = Experience()
+        if update % schedule.validate_every == 0:
+            ajct = mean_ajct(validation, NetworkPolicy(actor))
+            report(f"seed {seed}: update {update}, AJCT {ajct:.1f} s")
+            if ajct < kept_ajct:
+                kept, kept_ajct, kept_update = copy(actor), ajct, update
+    return kept, Outcome(seed, agreed, best_fit, imitation, kept_ajct, kept_update)
+
+
+def episodes_of(trace: Trace, count: int) -> list[Episode]:
+    """The trace's first days, each with its cluster of N(0.9) nodes."""
+    found = []
+    for number in trace.days()[:count]:
+        jobs = day(trace, number).jobs
+        found.append(Episode(jobs, cluster_size(jobs, _ETA)))
+    return found
+
+
+def run(episode: Episode, policy: Policy) -> float:
+    """The day's AJCT with this policy in DRR's place of placement."""
+    scheduler = DefragmentingRescheduler(ClusterState(episode.nodes), policy="best-fit")
+    scheduler.policy = policy
+    ajct = simulate(episode.jobs, scheduler).ajct
+    if isinstance(policy, Explorer):
+        policy.end()
+    return ajct
+
+
+def mean_ajct(episodes: Sequence[Episode], policy: Policy) -> float:
+    """The mean of the days' AJCTs."""
+    return sum(run(episode, policy) for episode in episodes) / len(episodes)
+
+
+def observe(episodes: Sequence[Episode], policy: Policy, decisions: int) -> Experience:
+    """What a policy sees and what best fit would do, for at most this many decisions."""
+    experience = Experience()
+    for episode in episodes:
+        if len(experience) >= decisions:
+            break
+        run(episode, Witness(policy, experience))
+    return experience
+
+
+class Witness:
+    """Notes what another policy sees."""
+
+    def __init__(self, policy: Policy, experience: Experience) -> None:
+        self._policy = policy
+        self._experience = experience
+
+    def choose(self, view: View) -> int:
+        """What the other policy chooses."""
+        action = self._policy.choose(view)
+        note(self._experience, view, action)
+        return action
+
+
+class Explorer:
+    """Draws from the actor's distribution, and notes the rewards.
+
+    A placement is rewarded by what it takes off the fragmentation rate FR, less 0.01·FR an hour until the next one.
+    """
+
+    def __init__(self, actor: Network, draw: np.random.Generator, experience: Experience) -> None:
+        self._actor = actor
+        self._draw = draw
+        self._experience = experience
+        #: Time and fragmentation rate right after the latest placement.
+        self._latest: tuple[float, float] | None = None
+
+    def choose(self, view: View) -> int:
+        """A class, drawn."""
+        experience = self._experience
+        if self._latest is not None:
+            since, stranded = self._latest
+            experience.rewards[-1] -= 0.01 * stranded * (view.now - since) / _HOUR
+        p = probabilities(self._actor.forward(np.array(view.features())), np.array(view.allowed()))
+        action = int(np.searchsorted(np.cumsum(p), self._draw.random()))
+        if not view.allowed()[min(action, len(p) - 1)]:
+            action = int(p.argmax())
+        note(experience, view, action)
+        after = list(view.histogram)
+        after[action] -= 1
+        after[action - view.gpus] += 1
+        stranded = free_on_partial(after)
+        experience.likelihoods.append(float(p[action]))
+        experience.rewards.append(view.stranded - stranded)
+        self._latest = view.now, stranded
+        return action
+
+    def end(self) -> None:
+        """The episode is over."""
+        if self._experience.actions:
+            self._experience.ends.append(len(self._experience) - 1)
+
+
+def note(experience: Experience, view: View, action: int) -> None:
+    """Adds a decision."""
+    allowed = view.allowed()
+    experience.features.append(view.features())
+    experience.allowed.append(allowed)
+    experience.actions.append(action)
+    experience.tightest.append(allowed.index(True))
