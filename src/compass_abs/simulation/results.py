@@ -90,16 +90,22 @@ class Result:
         return Result(config, summary, jobs, events, timeseries)
 
 
-def check_target(directory: Path, existing: Existing) -> None:
-    """Raises unless a run may be written there; to be asked before an hour of simulation, not after."""
+def check_target(directory: Path, existing: Existing, marks: tuple[str, ...] = (CONFIG, SUMMARY)) -> None:
+    """Raises unless a run may be written there; to be asked before an hour of simulation, not after.
+
+    Only a directory that has the files in `marks` is taken for a run and replaced.
+    """
     if directory.is_file():
         raise ResultsError(f"{directory} is a file; choose another place for the run")
     if not directory.is_dir() or not any(directory.iterdir()):
         return
     if existing is Existing.REFUSE:
         raise ResultsError(f"{directory} holds something already; choose another --out, or replace it with --force")
-    if not (directory / SUMMARY).is_file() or not (directory / CONFIG).is_file():
-        raise ResultsError(f"{directory} is no run directory; it is not replaced. Choose another --out")
+    missing = next((mark for mark in marks if not (directory / mark).is_file()), None)
+    if missing is not None:
+        raise ResultsError(
+            f"{directory} isn't replaced: it has no {missing}, so it is no earlier run; choose another --out"
+        )
 
 
 def record(

@@ -1,0 +1,259 @@
+"""`compass compare` and `compass demo`: several schedulers on the same jobs, the same cluster, the same queue."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from compass_abs.cli import simulation_options as options
+
+if TYPE_CHECKING:
+    from compass_abs.reporting import Comparison, RunView
+    from compass_abs.simulation import Setup
+    from compass_abs.simulation.workload import Workload
+
+#: The paper's field, and ours.
+FIELD = "gfs,fgd,cafgd,mcg,drr,fft,compass-abs,compass-jit"
+#: What `--out` writes beside the run directories; by it a later run knows what it may replace.
+COMPARISON, REPORT = "comparison.json", "report.html"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("compare")(compare)
+    app.command("demo")(demo)
+
+
+def compare(
+    trace: options.TraceArgument,
+    schedulers: Annotated[str, typer.Option(metavar="A,B,C", help="compass schedulers lists them.")] = FIELD,
+    day: options.DayOption = None,
+    window: options.WindowOption = None,
+    eta: options.EtaOption = 0.9,
+    nodes: options.NodesOption = None,
+    queue: options.QueueOption = "fifo",
+    cost: options.CostOption = 8.0,
+    cost_model: options.CostModelOption = "paper",
+    checkpoint: options.CheckpointOption = None,
+    restore: options.RestoreOption = None,
+    checkpoint_period: options.PeriodOption = 3600.0,
+    node_events: options.NodeEventsOption = None,
+    settings: options.SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="Write a run directory for each, and the report, there.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write only the HTML report, to this file.")] = None,
+    force: options.ForceOption = False,
+    format_name: options.FormatOption = None,
+    skip_bad_rows: options.SkipOption = False,
+    refill_tail: options.TailOption = False,
+    seed: options.SeedOption = 0,
+    check: options.CheckOption = False,
+    as_json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> None:  # fmt: skip
+    """Replay a trace under several schedulers: one table, with ratios to the bound and the best in bold."""
+    from compass_abs.simulation import Existing
+    from compass_abs.simulation.results import check_target
+
+    existing = Existing.REPLACE if force else Existing.REFUSE
+    if out is not None:
+        check_target(out, existing, (COMPARISON,))
+    if html is not None and html.exists() and not force:
+        raise options.OptionError(f"{html} exists; choose another --html, or replace it with --force")
+    names = _names(schedulers)
+    parameters = options.parse_settings(settings, names)
+    workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window)
+    common: dict[str, Any] = {
+        "nodes": nodes, "eta": eta, "queue": queue, "cost": cost, "cost_model": cost_model, "checkpoint": checkpoint,
+        "restore": restore, "checkpoint_period": checkpoint_period, "node_events": node_events,
+    }  # fmt: skip
+    setups = [options.make_setup(workload, name, parameters[name], **common) for name in names]
+    views = _run(workload, setups, out, check, quiet or as_json)
+    comparison = _comparison(workload, setups[0], views)
+    if out is not None:
+        from compass_abs.reporting import write_report
+
+        (out / COMPARISON).write_text(json.dumps(_as_json(workload, setups, views), indent=2) + "\n", "utf-8")
+        write_report(comparison, out / REPORT)
+    if html is not None:
+        from compass_abs.reporting import write_report
+
+        write_report(comparison, html)
+    if as_json:
+        typer.echo(json.dumps(_as_json(workload, setups, views), indent=2, ensure_ascii=False))
+        return
+    print_comparison(comparison)
+    written = [str(path) for path in (out, html) if path is not None]
+    if written and not quiet:
+        typer.echo(f"written to {' and '.join(written)}")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the report goes; an earlier one there is replaced.")] = Path("demo"),
+    quiet: options.QuietOption = False,
+) -> None:
+    """Compare schedulers on the bundled sample, in under a minute: a table here and a report to open."""
+    from compass_abs.reporting import write_report
+
+    workload = options.load_workload(SAMPLE, None, False, False, 0, None, None)
+    common: dict[str, Any] = {
+        "nodes": None, "eta": 0.9, "queue": "fifo", "cost": 8.0, "cost_model": "paper", "checkpoint": None,
+        "restore": None, "checkpoint_period": 3600.0, "node_events": None,
+    }  # fmt: skip
+    setups = [options.make_setup(workload, name, {}, **common) for name in _names(FIELD)]
+    views = _run(workload, setups, None, False, quiet)
+    comparison = _comparison(workload, setups[0], views)
+    report = write_report(comparison, out / REPORT)
+    print_comparison(comparison)
+    typer.echo(f"report: {report.resolve()}")
+
+
+#: The sample that the package ships, synthetic and calibrated to Venus.
+SAMPLE = "venus-sample"
+
+
+def _names(text: str) -> list[str]:
+    from compass_abs.schedulers.registry import scheduler_class
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise options.OptionError("--schedulers is empty; name at least one, such as gfs,compass-abs")
+    for name in names:
+        if names.count(name) > 1:
+            raise options.OptionError(f"--schedulers names {name!r} twice")
+        scheduler_class(name)
+    return names
+
+
+def _run(workload: "Workload", setups: "list[Setup]", out: Path | None, check: bool, quiet: bool) -> "list[RunView]":
+    """Every setup, and the bound before them."""
+    from compass_abs.cli.progress import progress_bar
+    from compass_abs.model import ClusterState
+    from compass_abs.reporting.recorder import ReportRecorder
+    from compass_abs.simulation import Checks, Existing, record
+
+    checks = Checks.EVERY_EVENT if check else Checks.NEVER
+    titled = [(setup.scheduler, setup) for setup in setups]
+    if not setups[0].node_changes:
+        titled.insert(0, ("bound", setups[0].bound()))
+    views = []
+    for title, setup in titled:
+        watching: list[ReportRecorder] = []
+
+        def observe(state: ClusterState, watching: list[ReportRecorder] = watching) -> ReportRecorder:
+            watching.append(ReportRecorder(state))
+            return watching[0]
+
+        with progress_bar(title, len(workload.jobs), quiet) as progress:
+            if out is None:
+                simulation = setup.simulation(
+                    workload.jobs, history=workload.history, observe=observe, checks=checks, progress=progress
+                )
+                summary = simulation.run()
+            else:
+                result = record(
+                    workload.jobs, setup, history=workload.history, about=workload.about, observe=observe,
+                    checks=checks, progress=progress,
+                )  # fmt: skip
+                result.save(out / title, Existing.REPLACE)
+                summary = result.summary
+        shown = {name: str(value) for name, value in setup.parameters.items()}
+        views.append(watching[0].run_view(title, summary, shown))
+    return views
+
+
+def _comparison(workload: "Workload", setup: "Setup", views: "list[RunView]") -> "Comparison":
+    from datetime import UTC
+
+    from compass_abs.reporting import Comparison, Dropped, JobView
+
+    trace = workload.trace
+    return Comparison(
+        title=trace.name,
+        jobs=[JobView(job.id, job.instances, job.gpus, job.submitted) for job in workload.jobs],
+        nodes=setup.nodes,
+        runs=views,
+        capacity=setup.capacity,
+        subtitle=str(workload.about.get("date", "")),
+        settings={
+            "queue": setup.queue,
+            "migration cost": ", ".join(f"{name} {value}" for name, value in setup.as_dict()["cost"].items()),
+            "source": trace.source,
+        },
+        dropped=[Dropped(reason, count) for reason, count in trace.dropped.items()],
+        notes=options.caveats(workload),
+        epoch=None if trace.origin is None else trace.origin.replace(tzinfo=UTC).timestamp(),
+    )
+
+
+def _as_json(workload: "Workload", setups: "list[Setup]", views: "list[RunView]") -> dict[str, Any]:
+    from compass_abs.reporting.metrics import with_ratios
+
+    rows = with_ratios(views)
+    return {
+        "trace": dict(workload.about),
+        "setups": [setup.as_dict() for setup in setups],
+        "runs": {view.scheduler: row for view, row in zip(views, rows, strict=True)},
+    }
+
+
+class _Column(NamedTuple):
+    """A column that fits a terminal of 80 characters; the HTML report has room for all metrics."""
+
+    key: str
+    title: str
+    written: str
+
+
+_COLUMNS = (
+    _Column("ajct", "AJCT s", ",.0f"),
+    _Column("ajct_ratio", "÷ bound", ".4f"),
+    _Column("queueing_mean", "wait s", ",.0f"),
+    _Column("afr", "AFR", ".4f"),
+    _Column("agu", "AGU", ".3f"),
+    _Column("blocked_fragmentation", "frag. s", ",.0f"),
+    _Column("migrations_per_job", "moves", ".3f"),
+)
+
+
+def print_comparison(comparison: "Comparison") -> None:
+    """The table, with what one must know to read it."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from compass_abs.reporting import verdict
+    from compass_abs.reporting.metrics import BOUNDS, with_ratios
+
+    console = Console(highlight=False)
+    runs = comparison.runs
+    title = f"{comparison.title}: {len(comparison.jobs):,} jobs, {comparison.nodes} nodes of {comparison.capacity} GPUs"
+    console.print(Text(title, "bold"))
+    for note in comparison.notes:
+        console.print(Text(f"note: {note}", "yellow"))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    table.add_column("", no_wrap=True)
+    for column in _COLUMNS:
+        table.add_column(column.title, justify="right", no_wrap=True)
+    cells = [[format(row[c.key], c.written) if c.key in row else "–" for c in _COLUMNS] for row in with_ratios(runs)]
+    field = [i for i, run in enumerate(runs) if run.scheduler not in BOUNDS]
+    for i, run in enumerate(runs):
+        best = [i in field and _is_best(c, cells[i][k], [cells[j][k] for j in field]) for k, c in enumerate(_COLUMNS)]
+        shown = [Text(text, "bold" if bold else "") for text, bold in zip(cells[i], best, strict=True)]
+        table.add_row(run.title, *shown, style="" if i in field else "dim")
+    console.print(table)
+    console.print(verdict(runs))
+    console.print(
+        "frag. s: how long the head of the queue waited although enough GPUs were free; moves: instances per job",
+        style="dim",
+    )
+
+
+def _is_best(column: _Column, text: str, field: list[str]) -> bool:
+    """Whether nobody's figure, as written, is better; nothing is best where all are the same."""
+    if len(set(field)) < 2:
+        return False
+    values = [float(each.replace(",", "")) for each in field if each != "–"]
+    wanted = max(values) if column.key == "agu" else min(values)
+    return text != "–" and float(text.replace(",", "")) == wanted

@@ -1,0 +1,139 @@
+"""`compass simulate`: one scheduler on one trace."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from compass_abs.cli import simulation_options as options
+
+if TYPE_CHECKING:
+    from compass_abs.simulation import Setup, Summary
+    from compass_abs.simulation.workload import Workload
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("simulate")(simulate)
+
+
+def simulate(
+    trace: options.TraceArgument,
+    scheduler: Annotated[str, typer.Option(help="compass schedulers lists them; parameters as in fft:period=600.")]
+    = "compass-abs",
+    day: options.DayOption = None,
+    window: options.WindowOption = None,
+    eta: options.EtaOption = 0.9,
+    nodes: options.NodesOption = None,
+    queue: options.QueueOption = "fifo",
+    cost: options.CostOption = 8.0,
+    cost_model: options.CostModelOption = "paper",
+    checkpoint: options.CheckpointOption = None,
+    restore: options.RestoreOption = None,
+    checkpoint_period: options.PeriodOption = 3600.0,
+    node_events: options.NodeEventsOption = None,
+    settings: options.SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="Write the run directory there.")] = None,
+    force: options.ForceOption = False,
+    format_name: options.FormatOption = None,
+    skip_bad_rows: options.SkipOption = False,
+    refill_tail: options.TailOption = False,
+    seed: options.SeedOption = 0,
+    check: options.CheckOption = False,
+    as_json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> None:  # fmt: skip
+    """Replay a trace under one scheduler and print the paper's metrics, and what people ask besides."""
+    from compass_abs.cli.progress import progress_bar
+    from compass_abs.schedulers.registry import parse_choice
+    from compass_abs.simulation import Checks, Existing, bound, ratios, record, replay
+    from compass_abs.simulation.results import check_target
+
+    existing = Existing.REPLACE if force else Existing.REFUSE
+    if out is not None:
+        check_target(out, existing)
+    name, parameters = parse_choice(scheduler)
+    parameters |= options.parse_settings(settings, [name])[name]
+    workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window)
+    setup = options.make_setup(
+        workload, name, parameters, nodes=nodes, eta=eta, queue=queue, cost=cost, cost_model=cost_model,
+        checkpoint=checkpoint, restore=restore, checkpoint_period=checkpoint_period, node_events=node_events,
+    )  # fmt: skip
+    checks = Checks.EVERY_EVENT if check else Checks.NEVER
+    with progress_bar(name, len(workload.jobs), quiet or as_json) as progress:
+        if out is None:
+            summary = replay(workload.jobs, setup, history=workload.history, checks=checks, progress=progress)
+        else:
+            result = record(
+                workload.jobs, setup, history=workload.history, about=workload.about, checks=checks, progress=progress
+            )
+            result.save(out, existing)
+            summary = result.summary
+    limit = None if setup.node_changes else bound(workload.jobs, setup)
+    over = {} if limit is None else dict(ratios(summary, limit))
+    if as_json:
+        shown = {
+            "trace": dict(workload.about),
+            "setup": setup.as_dict(),
+            "summary": summary.as_dict(),
+            "ratio_to_bound": over,
+        }
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False, default=str))
+        return
+    _print(workload, setup, summary, over)
+    if out is not None and not quiet:
+        typer.echo(
+            f"\nwritten to {out}: config.yaml, summary.json, jobs, events and timeseries.parquet, trace.perfetto.json"
+        )
+
+
+def _print(workload: "Workload", setup: "Setup", summary: "Summary", over: dict[str, float]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from compass_abs.reporting.metrics import duration, percent
+
+    console = Console(highlight=False)
+    console.print(Text(f"{setup.scheduler} on {workload.trace.name}", "bold"))
+    console.print(
+        f"{summary.jobs:,} jobs, {setup.nodes} nodes of {setup.capacity} GPUs, queue {setup.queue}, "
+        f"cost {setup.cost.model}"
+    )
+    for note in options.caveats(workload):
+        console.print(Text(f"note: {note}", "yellow"))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=False, padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(style="dim")
+
+    def ratio(name: str) -> str:
+        return f"{over[name]:.4f} × the bound" if name in over else ""
+
+    s = summary
+    rows = [
+        ("AJCT, average completion", f"{s.ajct:,.1f} s", ratio("ajct")),
+        ("completion p50", duration(s.jct_p50), ratio("jct_p50")),
+        ("completion p95", duration(s.jct_p95), ratio("jct_p95")),
+        ("completion p99", duration(s.jct_p99), ratio("jct_p99")),
+        ("waiting, mean", f"{s.queueing_mean:,.1f} s", ratio("queueing_mean")),
+        ("waiting p95", duration(s.queueing_p95), ""),
+        ("waiting p99", duration(s.queueing_p99), ""),
+        ("AFR, average fragmentation", f"{s.afr:.4f}", f"most avoidable partial nodes: {s.max_n_sif}"),
+        ("AGU, average GPU use", percent(s.agu, ""), f"in the {duration(s.peak_seconds)} that somebody waits"),
+        ("blocked by fragmentation", duration(s.blocked_fragmentation), "enough GPUs free for the head, scattered"),
+        ("blocked by capacity", duration(s.blocked_capacity), ""),
+        ("WCC coverage (ρ)", percent(s.wcc_coverage, ""), "composition condition held"),
+        ("moves per job", f"{s.migrations_per_job:.3f}", f"{s.migrations:,} instances, {s.pauses:,} pauses of a gang"),
+        ("disrupted GPU time", duration(s.disrupted_gpu_seconds), "pause × all GPUs of the gang"),
+        ("makespan", duration(s.makespan), ratio("makespan")),
+    ]
+    if s.blocked_policy:
+        rows.append(("held by the scheduler", duration(s.blocked_policy), ""))
+    if s.requeues or s.redone_gpu_seconds:
+        rows.append(("lost with a node", f"{s.requeues:,}", f"{duration(s.redone_gpu_seconds)} GPU time redone"))
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

@@ -1,0 +1,149 @@
+"""Options that `simulate`, `compare` and `demo` share, and what they make of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from compass_abs.model import CompassError
+
+if TYPE_CHECKING:
+    from compass_abs.simulation import Setup
+    from compass_abs.simulation.workload import Workload
+
+TraceArgument = Annotated[
+    str, typer.Argument(metavar="TRACE", help="A trace by name (compass trace list) or a file.", show_default=False)
+]
+FormatOption = Annotated[str | None, typer.Option("--format", help="The file's format, where it can't be told.")]
+SkipOption = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and count them.")]
+TailOption = Annotated[
+    bool, typer.Option("--refill-tail", help="Refill durations that the publisher cut, from a fitted tail.")
+]
+SeedOption = Annotated[int, typer.Option(help="Seed of the refilled tail.")]
+DayOption = Annotated[
+    int | None, typer.Option(help="Only the jobs submitted on this day; the first calendar day is 1.", min=1)
+]
+WindowOption = Annotated[
+    str | None, typer.Option(metavar="FROM:TO", help="Only the jobs submitted in these seconds of the trace.")
+]
+EtaOption = Annotated[float, typer.Option(help="Size the cluster by N(η), as in section 5.2 of the paper.")]
+NodesOption = Annotated[int | None, typer.Option(help="Size the cluster yourself.", min=1)]
+QueueOption = Annotated[
+    str, typer.Option(help="fifo, sjf, smallest, backfill, backfill16, gfs_artifact; most also with +priority.")
+]
+CostOption = Annotated[float, typer.Option(help="Seconds that a gang stands still for moving instances.")]
+CostModelOption = Annotated[
+    str, typer.Option(help="paper: one pause an event. strict: room is free only after a checkpoint.")
+]
+CheckpointOption = Annotated[
+    float | None, typer.Option("--checkpoint", help="strict: seconds of the checkpoint (3/8 of the cost if not given).")
+]
+RestoreOption = Annotated[
+    float | None, typer.Option("--restore", help="strict: seconds of the restore (5/8 of the cost if not given).")
+]
+PeriodOption = Annotated[
+    float, typer.Option(help="Seconds of work between periodic checkpoints; 0 keeps all work, inf none.")
+]
+NodeEventsOption = Annotated[
+    Path | None, typer.Option(help="CSV with the columns time,node,status: failures, returns, additions, cordons.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="[SCHEDULER.]NAME=VALUE", help="A parameter of a scheduler; may be repeated."),
+]
+CheckOption = Annotated[bool, typer.Option("--check", help="Check every invariant after every event.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, and nothing but the result.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace a run that is there already.")]
+
+
+class OptionError(CompassError):
+    """An option that can't be read, or two that exclude each other."""
+
+
+def load_workload(
+    trace: str,
+    format_name: str | None,
+    skip_bad_rows: bool,
+    refill_tail: bool,
+    seed: int,
+    day: int | None,
+    window: str | None,
+) -> "Workload":
+    """The part of the trace that the options name."""
+    from compass_abs.simulation.workload import day_workload, whole_workload, window_workload
+    from compass_abs.traces import BadRows, Tail, read_trace
+
+    if day is not None and window is not None:
+        raise OptionError("--day and --window exclude each other; give one")
+    found = read_trace(
+        trace,
+        format_name,
+        BadRows.SKIP if skip_bad_rows else BadRows.RAISE,
+        tail=Tail.REFILLED if refill_tail else Tail.AS_PUBLISHED,
+        seed=seed,
+    )
+    if day is not None:
+        return day_workload(found, day)
+    if window is not None:
+        start, end = parse_window(window)
+        return window_workload(found, start, end)
+    return whole_workload(found)
+
+
+def parse_window(text: str) -> tuple[float, float]:
+    """Two times in seconds from `FROM:TO`."""
+    first, colon, last = text.partition(":")
+    try:
+        if not colon:
+            raise ValueError
+        return float(first), float(last)
+    except ValueError:
+        raise OptionError(f"--window is {text!r}, expected FROM:TO in seconds, such as 0:86400") from None
+
+
+def parse_settings(settings: list[str] | None, schedulers: list[str]) -> dict[str, dict[str, str]]:
+    """For each scheduler its parameters, from `name=value` (for all that are compared) or `scheduler.name=value`."""
+    found: dict[str, dict[str, str]] = {scheduler: {} for scheduler in schedulers}
+    for text in settings or ():
+        key, equals, value = text.partition("=")
+        owner, dot, name = key.strip().rpartition(".")
+        if not equals or not name:
+            raise OptionError(f"--set is {text!r}, expected NAME=VALUE or SCHEDULER.NAME=VALUE")
+        if dot and owner not in found:
+            raise OptionError(f"--set {text}: {owner!r} isn't among the schedulers {', '.join(schedulers)}")
+        for scheduler in [owner] if dot else schedulers:
+            found[scheduler][name] = value.strip()
+    return found
+
+
+def make_setup(workload: "Workload", scheduler: str, parameters: dict[str, Any], **options: Any) -> "Setup":
+    """The setup that the options describe."""
+    from compass_abs.simulation import Setup, make_cost, read_node_changes
+
+    nodes = options["nodes"] if options["nodes"] is not None else workload.nodes(options["eta"])
+    period = options["checkpoint_period"]
+    if not period >= 0:
+        raise OptionError(f"--checkpoint-period is {period!r}, expected seconds ≥ 0")
+    changes = options["node_events"]
+    return Setup(
+        scheduler=scheduler,
+        nodes=nodes,
+        capacity=workload.trace.capacity,
+        parameters=parameters,
+        queue=options["queue"],
+        cost=make_cost(options["cost_model"], options["cost"], options["checkpoint"], options["restore"]),
+        checkpoint_period=None if period == float("inf") else period,
+        node_changes=() if changes is None else tuple(read_node_changes(changes)),
+    )
+
+
+def caveats(workload: "Workload") -> list[str]:
+    """What a reader of any result on this workload must be told."""
+    found = [*workload.trace.notes]
+    if workload.trace.synthetic and not any("synthetic" in note.lower() for note in found):
+        found.insert(0, "synthetic jobs, not a recorded trace")
+    dropped = workload.trace.dropped
+    if dropped:
+        found.append("left out of the trace: " + ", ".join(f"{count:,} {why}" for why, count in dropped.items()))
+    return found
