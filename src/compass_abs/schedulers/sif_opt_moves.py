@@ -1,0 +1,56 @@
+"""SIFOpt as far as it can be had: an optimal packing after every event, with every move paid for."""
+
+from typing import ClassVar
+
+from compass_abs.model import Cause, Decision, Job, Migration, Verdict
+from compass_abs.planner import Impossible
+from compass_abs.schedulers.base import Scheduler, Situation
+from compass_abs.schedulers.histogram import choose_nodes
+from compass_abs.schedulers.repacking import making_room, tidying
+
+
+class RealisableOracle(Scheduler):
+    """SIFOpt with moves: after every event the packing is optimal, and every move on the way is paid for.
+
+    A job is admitted exactly when some packing of it and the running jobs exists around those that may not move:
+    at once where it fits, else after the fewest moves that make room. Then the fewest moves follow that leave Φ*
+    partial and U* used nodes. Each of the two steps is exact; together they may move more than one step would.
+
+    Deviation: the paper's own residual program (greedy, then best-fit decreasing, then a program for the rest) isn't
+    exact and isn't used.
+    """
+
+    name: ClassVar[str] = "sif-opt-moves"
+    source: ClassVar[str] = "the paper, appendix B, made realisable by compass_abs.planner"
+
+    def admit(self, job: Job, situation: Situation) -> Decision:
+        """Starts the job if any packing holds it, and tidies up."""
+        state, gpus = self.state, job.gpus
+        state.check_job(job)
+        if state.free_gpus < job.total_gpus:
+            return self.blocked(job)
+        before: tuple[Migration, ...] = ()
+        nodes = choose_nodes(state, gpus, job.instances, range(gpus, state.capacity + 1))
+        if nodes is None:
+            found = making_room(state, situation, job.instances, gpus)
+            if found is None:
+                return self.refuse(job, Verdict.FRAGMENTATION, "too full to move anything but all at once")
+            if isinstance(found, Impossible):
+                return self.refuse(job, Verdict.CAPACITY, str(found))
+            before, nodes = found[0], list(found[1])
+            self._carry_out(before)
+        state.place(job, nodes)
+        after = tidying(state, situation, Cause.TIDY)
+        self._carry_out(after)
+        return Decision(job, tuple(nodes), before=before, after=after)
+
+    def finish(self, job_id: str, situation: Situation) -> Decision:
+        """Frees the job's GPUs and packs what is left."""
+        gang = self.state.release(job_id)
+        after = tidying(self.state, situation, Cause.TIDY)
+        self._carry_out(after)
+        return Decision(gang.job, tuple(gang.nodes), departed=True, after=after)
+
+    def _carry_out(self, moves: tuple[Migration, ...]) -> None:
+        for move in moves:
+            self.state.move(move.instance, move.target)
