@@ -1,6 +1,7 @@
 """`compass sif`: how fragmented a cluster is, and how much of that could be avoided."""
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -24,6 +25,8 @@ def sif(
     from compass_abs.fragmentation import survey
     from compass_abs.snapshots import load_snapshot
 
+    if snapshot == "-" and sys.stdin.isatty():
+        typer.echo("compass: reading a snapshot from the terminal; Ctrl-D ends it", err=True)
     surveys = [survey(state) for state in load_snapshot(snapshot).values()]
     if as_json:
         typer.echo(json.dumps({"pools": [each.as_dict() for each in surveys]}, indent=2, ensure_ascii=False))
@@ -83,7 +86,7 @@ def _measures(pool: "Survey") -> "RenderableType":
         )
     table.add_row("used", str(pool.used_nodes), "", f"the best packing uses {pool.fewest_used_nodes}")
     holds = "holds" if pool.wcc_holds else "does not hold"
-    table.add_row("WCC margin", f"{pool.wcc_margin:+d}", "", f"1-GPU instances to spare: the condition {holds}")
+    table.add_row("WCC margin", f"{pool.wcc_margin:+d}", "", f"1-GPU instances to spare: it {holds}")
     return table
 
 
@@ -92,13 +95,16 @@ def _gangs(pool: "Survey") -> "RenderableType":
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("largest gang of instances of")
+    headers = ["largest gang of", "fits now", "after moves", "best packing", "free GPUs it can't use now"]
+    if not pool.pinned_instances:
+        headers.remove("after moves")
+    for header in headers:
+        table.add_column(header, justify="right")
     for gang in pool.largest_gangs:
-        table.add_column(f"{gang.gpus} GPU" if gang.gpus == 1 else str(gang.gpus), justify="right")
-    table.add_row("fits now", *(str(gang.now) for gang in pool.largest_gangs))
-    if pool.pinned_instances:
-        table.add_row("after moves", *(str(gang.repacked_around_pinned) for gang in pool.largest_gangs))
-    table.add_row("best packing", *(str(gang.repacked) for gang in pool.largest_gangs))
+        cells = [f"{gang.gpus}-GPU instances", str(gang.now), str(gang.repacked)]
+        if pool.pinned_instances:
+            cells.insert(2, str(gang.repacked_around_pinned))
+        table.add_row(*cells, f"{gang.unusable_free_ratio:.0%}", style="bold" if gang.repacked > gang.now else "")
     return table
 
 

@@ -6,6 +6,7 @@ from compass_abs.traces.reading import read_trace
 from compass_abs.traces.sizing import cluster_size, concurrent_demand, demand_percentile, nodes_for
 from compass_abs.traces.tail import Tail
 from compass_abs.traces.trace import DAY, NodeGroup, Trace, day, window
+from compass_abs.traces.writing import write_trace
 
 __all__ = [
     "DAY",
@@ -22,4 +23,5 @@ __all__ = [
     "nodes_for",
     "read_trace",
     "window",
+    "write_trace",
 ]

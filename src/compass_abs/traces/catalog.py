@@ -44,9 +44,10 @@ class Published:
 
 
 _HELIOS = "https://github.com/S-Lab-System-Group/HeliosData"
+_ACME = "https://github.com/InternLM/AcmeTrace"
 _PHILLY = "https://github.com/msr-fiddle/philly-traces"
-_ALIBABA_RAW = "https://raw.githubusercontent.com/alibaba/clusterdata"
-_HELIOS_RAW = "https://raw.githubusercontent.com/S-Lab-System-Group/HeliosData/main/data"
+_ALIBABA_RAW = "https://github.com/alibaba/clusterdata/raw/7a6c496e4f4b6ce6150be8f881cb051bf2abff42"
+_HELIOS_RAW = f"{_HELIOS}/raw/159f0caeec16600b9b6017862952a36aae01c43f/data"
 
 
 def _helios(name: str, origin: datetime | None = None) -> Published:
@@ -68,13 +69,19 @@ def _acme(name: str) -> Published:
         title=f"Acme {name.capitalize()}, Shanghai AI Lab 2023 (NSDI '24)",
         files=(f"{name}/trace_{name}.csv", f"acme/trace_{name}.csv", f"job_trace/trace_{name}.csv"),
         licence="CC-BY-4.0",
-        homepage="https://github.com/InternLM/AcmeTrace",
+        homepage=_ACME,
         downloads=(
             Download(
-                f"https://raw.githubusercontent.com/InternLM/AcmeTrace/main/data/job_trace/trace_{name}.csv",
+                f"{_ACME}/raw/6d6ac9cd15f3b01151ac6ba00ecddd9156f0dc73/data/job_trace/trace_{name}.csv",
                 f"{name}/trace_{name}.csv",
             ),
         ),
+    )
+
+
+def _sample(name: str, title: str) -> Published:
+    return Published(
+        name=name, title=title, files=(f"{name}.csv",), licence="Apache-2.0, part of this project", synthetic=True
     )
 
 
@@ -92,11 +99,11 @@ PUBLISHED: tuple[Published, ...] = (
         homepage="https://github.com/alibaba/clusterdata/tree/master/cluster-trace-v2026-spot-gpu",
         downloads=(
             Download(
-                f"{_ALIBABA_RAW}/0d0f3f1/cluster-trace-v2026-spot-gpu/job_info_df.csv",
+                f"{_ALIBABA_RAW}/cluster-trace-v2026-spot-gpu/job_info_df.csv",
                 "gfs/job_info_df.csv",
                 "113ccee4c28f5c3bbaaca974cd164b9280b7d4c39e53b745443b28eea05e03dd",
             ),
-            Download(f"{_ALIBABA_RAW}/master/cluster-trace-v2026-spot-gpu/node_info_df.csv", "gfs/node_info_df.csv"),
+            Download(f"{_ALIBABA_RAW}/cluster-trace-v2026-spot-gpu/node_info_df.csv", "gfs/node_info_df.csv"),
         ),
     ),
     Published(
@@ -150,11 +157,13 @@ PUBLISHED: tuple[Published, ...] = (
         licence="none stated; published for research",
         homepage="https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023",
         downloads=tuple(
-            Download(f"{_ALIBABA_RAW}/master/cluster-trace-gpu-v2023/csv/{file}", f"openb/{file}")
+            Download(f"{_ALIBABA_RAW}/cluster-trace-gpu-v2023/csv/{file}", f"openb/{file}")
             for file in ("openb_pod_list_default.csv", "openb_node_list_gpu_node.csv")
         ),
         notes=("one pod is one job: the file does not say which pods belong together",),
     ),
+    _sample("demo", "a contended day of 1,500 jobs, generated (bundled)"),
+    _sample("phys-mix", "a session on 32 GPUs, generated (bundled)"),
 )
 
 
@@ -177,7 +186,7 @@ def published(name: str) -> Published | None:
 
 def find(entry: Published) -> Path | None:
     """The file of a named trace on this machine."""
-    for folder in folders():
+    for folder in [SAMPLES] if entry.synthetic else folders():
         for file in entry.files:
             if (folder / file).is_file():
                 return folder / file

@@ -80,6 +80,17 @@ class WorkloadModel:
     #: Kinds of task, by the sizes of instances they come in; job ids start with them.
     families: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
+    def __post_init__(self) -> None:
+        _positive(self.jobs_per_day, "jobs_per_day")
+        if len(self.hourly) != 24 or min(self.hourly) < 0 or not sum(self.hourly) > 0:
+            raise TraceError(f"hourly is {self.hourly}, expected 24 rates ≥ 0, not all 0")
+        if not self.shapes or not self.durations:
+            raise TraceError(f"model {self.name!r} has no shapes or no durations")
+        for shape in self.shapes:
+            if not (shape.weight >= 0 and shape.instances >= 1 and 1 <= shape.gpus <= self.capacity):
+                raise TraceError(f"shape {shape}: expected w ≥ 1, g from 1 to {self.capacity}, a weight ≥ 0")
+        _check_probability_knots(self.durations)
+
     # ---- knobs
 
     def with_load(self, factor: float) -> "WorkloadModel":
@@ -182,14 +193,20 @@ def _jobs_of_day(model: WorkloadModel, uniform: float) -> int:
 
 
 def _allocated(shapes: Sequence[Shape], total: int) -> list[tuple[Shape, int]]:
-    """How many jobs of each shape: the largest-remainder shares, so that a seed cannot change the mix."""
-    weights = math.fsum(s.weight for s in shapes)
-    exact = [total * s.weight / weights for s in shapes]
-    counts = [int(x) for x in exact]
-    by_remainder = sorted(range(len(shapes)), key=lambda i: (counts[i] - exact[i], i))
-    for i in by_remainder[: total - sum(counts)]:
-        counts[i] += 1
-    return list(zip(shapes, counts, strict=True))
+    """How many jobs of each shape: every seed gets the model's mix, and rare large gangs their share of instances.
+
+    Systematic sampling along the shapes by size: a class whose shapes are each rarer than one job is stood for by
+    evenly spread members instead of being rounded away.
+    """
+    ordered = sorted(shapes, key=lambda s: (s.gpus, s.instances))
+    step = total / math.fsum(s.weight for s in ordered)
+    allocated, reached, before = [], 0.0, 0
+    for shape in ordered[:-1]:
+        reached += shape.weight * step
+        upto = min(math.floor(reached + 0.5), total)
+        allocated.append((shape, upto - before))
+        before = upto
+    return [*allocated, (ordered[-1], total - before)]
 
 
 def _day(model: WorkloadModel, amount: int, left: list[tuple[Shape, int]], draw: Draw) -> list[tuple[float, Shape]]:
@@ -197,7 +214,8 @@ def _day(model: WorkloadModel, amount: int, left: list[tuple[Shape, int]], draw:
     cumulative = [0.0, *accumulate(model.hourly)]
     submitted: list[tuple[float, Shape]] = []
     while len(submitted) < amount:
-        index = _pick([n for _, n in left], draw())
+        # A batch takes several of its shape at once, so it has to be as many times rarer.
+        index = _pick([n if s.instances > 1 else n / model.batch for s, n in left], draw())
         shape, available = left[index]
         size = 1 if shape.instances > 1 else _geometric(model.batch, draw())
         size = min(size, available, amount - len(submitted))
@@ -210,7 +228,7 @@ def _day(model: WorkloadModel, amount: int, left: list[tuple[Shape, int]], draw:
     return submitted
 
 
-def _pick(weights: Sequence[int], uniform: float) -> int:
+def _pick(weights: Sequence[float], uniform: float) -> int:
     target = uniform * sum(weights)
     for i, weight in enumerate(weights):
         target -= weight
@@ -234,6 +252,14 @@ def _time_of_day(cumulative: Sequence[float], uniform: float) -> float:
 def _family(model: WorkloadModel, shape: Shape, draw: Draw) -> str:
     fitting = [name for name, sizes in model.families if shape.gpus in sizes] or ["task"]
     return fitting[int(draw() * len(fitting))]
+
+
+def _check_probability_knots(laws: Sequence[Durations]) -> None:
+    for law in laws:
+        knots = law.knots
+        rising = all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(knots))
+        if len(knots) < 2 or knots[0][0] != 0 or knots[-1][0] != 1 or knots[0][1] <= 0 or not rising:
+            raise TraceError(f"durations {knots}: expected rising (probability, seconds) from probability 0 to 1")
 
 
 def _positive(value: float, what: str) -> float:

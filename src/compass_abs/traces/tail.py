@@ -48,13 +48,14 @@ def find_cut(jobs: Sequence[Job]) -> float | None:
 
 def with_tail(trace: Trace, tail: Tail, seed: int) -> Trace:
     """The trace with its cut durations as they are or refilled, and a note that says which."""
-    cut = find_cut(trace.jobs)
+    # A generator's durations end where its model's do; nobody cut them.
+    cut = None if trace.synthetic else find_cut(trace.jobs)
     if cut is None:
         if tail is Tail.REFILLED:
             raise TraceError(f"trace {trace.name!r}: no durations are cut, there is no tail to refill")
         return trace
     number = sum(job.duration == cut for job in trace.jobs)
-    share = f"{number:,} durations ({number / len(trace.jobs):.1%})"
+    share = f"{number:,} of {len(trace.jobs):,} durations ({number / len(trace.jobs):.1%})"
     if tail is Tail.AS_PUBLISHED:
         return replace(trace, notes=(*trace.notes, f"{share} are cut at {cut:,.0f} s, as published"))
     jobs = refill(trace.jobs, cut, seed)
