@@ -56,7 +56,7 @@ def test_minima_of_every_multiset_equal_dynamic_programming_and_one_packing_atta
 @pytest.mark.slow
 def test_minima_of_every_multiset_up_to_64_gpus_equal_dynamic_programming() -> None:
     # An 8 fills a node whatever else there is, so that sizes up to 7 are enough.
-    assert check_against_dynamic_program(64, 8, 7) == 571_502
+    assert check_against_dynamic_program(64, 8, 7) == 694_494
 
 
 @given(any_demand())
@@ -102,6 +102,9 @@ def test_minima_under_the_condition_are_those_of_a_fluid(demand: tuple[int, list
     total = total_gpus(counts)
     assert inherent(counts, capacity) == (total % capacity > 0)
     assert minimum_used(counts, capacity) == -(-total // capacity)
+    packing = witness(counts, capacity)
+    packing.validate(counts)
+    assert (packing.partial_nodes, packing.used_nodes) == (total % capacity > 0, -(-total // capacity))
 
 
 @given(demands(8), st.integers(1, 8))

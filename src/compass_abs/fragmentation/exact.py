@@ -8,8 +8,9 @@ from compass_abs.fragmentation.closed_form import (
     inherent_of_8,
     minimum_used_of_8,
 )
-from compass_abs.fragmentation.demand import check_counts
-from compass_abs.fragmentation.pattern_program import fewest_partial, fewest_used
+from compass_abs.fragmentation.demand import check_counts, total_gpus
+from compass_abs.fragmentation.pairs import is_fluid
+from compass_abs.fragmentation.pattern_program import fewest_partial_count, fewest_used
 
 
 def inherent(counts: Sequence[int], capacity: int = 8) -> int:
@@ -17,7 +18,9 @@ def inherent(counts: Sequence[int], capacity: int = 8) -> int:
     check_counts(counts, capacity)
     if capacity in PROVEN_CAPACITIES:
         return inherent_of_8(in_eighths(counts, capacity))
-    return fewest_partial(counts, capacity).partial_nodes
+    if is_fluid(counts, capacity):
+        return int(total_gpus(counts) % capacity > 0)
+    return fewest_partial_count(counts, capacity)
 
 
 def minimum_used(counts: Sequence[int], capacity: int = 8) -> int:
@@ -25,4 +28,6 @@ def minimum_used(counts: Sequence[int], capacity: int = 8) -> int:
     check_counts(counts, capacity)
     if capacity in PROVEN_CAPACITIES:
         return minimum_used_of_8(in_eighths(counts, capacity))
+    if is_fluid(counts, capacity):
+        return -(-total_gpus(counts) // capacity)
     return fewest_used(counts, capacity).used_nodes

@@ -9,6 +9,8 @@ from compass_abs.model import InvariantError
 
 #: Sizes of the instances on one node, largest first.
 Pattern = tuple[int, ...]
+#: A pattern and how many nodes hold it; neither need be normal, `packing_of` sees to that.
+Group = tuple[Pattern, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Packing:
             raise InvariantError(f"packing: holds {self.counts()} instances by size, expected {list(counts)}")
 
 
-def packing_of(capacity: int, groups: Iterable[tuple[Iterable[int], int]]) -> Packing:
+def packing_of(capacity: int, groups: Iterable[Group]) -> Packing:
     """A packing of nodes given in any order: equal patterns joined, empty ones dropped, fullest first."""
     joined: dict[Pattern, int] = {}
     for items, count in groups:

@@ -9,9 +9,8 @@ with no room for one more are needed.
 from collections.abc import Sequence
 
 from compass_abs.fragmentation.integer_program import UNBOUNDED, IntegerProgram, SolverError, solve
-from compass_abs.fragmentation.packing import Packing, Pattern, packing_of
-
-Group = tuple[Pattern, int]
+from compass_abs.fragmentation.packing import Group, Packing, Pattern, packing_of
+from compass_abs.fragmentation.pairs import complementary_pairs
 
 
 def fewest_partial(counts: Sequence[int], capacity: int) -> Packing:
@@ -24,6 +23,13 @@ def fewest_partial(counts: Sequence[int], capacity: int) -> Packing:
     return packing_of(capacity, pairs + program.minimise(full_cost=1, partial_cost=1))
 
 
+def fewest_partial_count(counts: Sequence[int], capacity: int) -> int:
+    """Φ* alone: half the work of a packing."""
+    _, rest = complementary_pairs(counts, capacity)
+    groups = _PartialProgram(rest, capacity).minimise(full_cost=0, partial_cost=1)
+    return sum(count for pattern, count in groups if sum(pattern) < capacity)
+
+
 def fewest_used(counts: Sequence[int], capacity: int) -> Packing:
     """A packing with the fewest used nodes (U*)."""
     pairs, rest = complementary_pairs(counts, capacity)
@@ -34,23 +40,6 @@ def fewest_used(counts: Sequence[int], capacity: int) -> Packing:
         program.add_row(_holding(patterns, gpus), rest[gpus], UNBOUNDED)
     solution = _solved(program)
     return packing_of(capacity, pairs + _leave_out_phantoms(zip(patterns, solution, strict=True), rest))
-
-
-def complementary_pairs(counts: Sequence[int], capacity: int) -> tuple[list[Group], list[int]]:
-    """As many nodes as can be filled by one or two instances, and what is left (lemma 1 of docs/fragmentation.md)."""
-    rest = list(counts)
-    groups: list[Group] = [((capacity,), rest[capacity])]
-    rest[capacity] = 0
-    for large in range(capacity - 1, capacity // 2, -1):
-        pairs = min(rest[large], rest[capacity - large])
-        groups.append(((large, capacity - large), pairs))
-        rest[large] -= pairs
-        rest[capacity - large] -= pairs
-    if capacity > 1:
-        half = capacity // 2
-        groups.append(((half, half), rest[half] // 2))
-        rest[half] %= 2
-    return groups, rest
 
 
 def maximal_patterns(sizes: Sequence[int], room: int) -> list[Pattern]:

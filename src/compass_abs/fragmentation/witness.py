@@ -6,12 +6,10 @@ Follows the case analysis of `closed_form` step by step; docs/fragmentation.md h
 from collections.abc import Sequence
 
 from compass_abs.fragmentation.closed_form import PROVEN_CAPACITIES, in_eighths, without_pairs
-from compass_abs.fragmentation.demand import check_counts
-from compass_abs.fragmentation.packing import Packing, Pattern, packing_of
-from compass_abs.fragmentation.pattern_program import complementary_pairs, fewest_partial
-
-#: Nodes of one pattern.
-Group = tuple[Pattern, int]
+from compass_abs.fragmentation.demand import check_counts, slot_width
+from compass_abs.fragmentation.packing import Group, Packing, packing_of
+from compass_abs.fragmentation.pairs import complementary_pairs, is_fluid, without_waste
+from compass_abs.fragmentation.pattern_program import fewest_partial
 
 
 def witness(counts: Sequence[int], capacity: int = 8) -> Packing:
@@ -21,12 +19,25 @@ def witness(counts: Sequence[int], capacity: int = 8) -> Packing:
     """
     check_counts(counts, capacity)
     if capacity not in PROVEN_CAPACITIES:
+        if is_fluid(counts, capacity):
+            return _fluid(counts, capacity)
         return fewest_partial(counts, capacity)
     eighths = in_eighths(counts, capacity)
     pairs, _ = complementary_pairs(eighths, 8)
     unit = 8 // capacity
     groups = pairs + _of_residue(eighths)
-    return packing_of(capacity, [([gpus // unit for gpus in pattern], nodes) for pattern, nodes in groups])
+    return packing_of(capacity, [(tuple(gpus // unit for gpus in pattern), nodes) for pattern, nodes in groups])
+
+
+def _fluid(counts: Sequence[int], capacity: int) -> Packing:
+    """Lemma 5, as a packing: every instance with the 1s that make it a block of its slot's width."""
+    pairs, rest = complementary_pairs(counts, capacity)
+    blocks: list[Group] = []
+    for gpus in range(capacity, 1, -1):
+        fillers = slot_width(gpus) - gpus
+        blocks.append(((gpus, *[1] * fillers), rest[gpus]))
+        rest[1] -= fillers * rest[gpus]
+    return packing_of(capacity, pairs + without_waste([*blocks, ((1,), rest[1])], capacity))
 
 
 def _of_residue(counts: Sequence[int]) -> list[Group]:
@@ -41,7 +52,7 @@ def _of_residue(counts: Sequence[int]) -> list[Group]:
     n3 -= triples << 1
     alone.append(((3, 3, 2), triples))
     if n2:
-        return alone + (_with_a_three(n1, n2, n4) if n3 else _without_waste([(4,)] * n4, n2, n1))
+        return alone + (_with_a_three(n1, n2, n4) if n3 else _small(n4, n2, n1))
     if n4 and n3:
         halves: list[Group] = [((4, 3), 1), ((3, 3), (n3 - 1) >> 1), ((3,), (n3 - 1) & 1)]
     else:
@@ -52,9 +63,9 @@ def _of_residue(counts: Sequence[int]) -> list[Group]:
 def _with_a_three(n1: int, n2: int, n4: int) -> list[Group]:
     """Where one 3 is left with 2s, at most one 4, and perhaps 1s: with a 1 it is a block of 4; else it waits open."""
     if n1:
-        return _without_waste([(4,)] * n4 + [(3, 1)], n2, n1 - 1)
+        return without_waste([((4,), n4), ((3, 1), 1), ((2,), n2), ((1,), n1 - 1)], 8)
     beside = {5: (2,), 7: (4,) if n4 else (2, 2)}.get((3 + 2 * n2 + 4 * n4) & 7, ())
-    return [((3, *beside), 1), *_without_waste([(4,)] * (n4 - beside.count(4)), n2 - beside.count(2), 0)]
+    return [((3, *beside), 1), *_small(n4 - beside.count(4), n2 - beside.count(2), 0)]
 
 
 def _fives_and_twos(n1: int, n2: int, n4: int, n5: int) -> list[Group]:
@@ -65,7 +76,7 @@ def _fives_and_twos(n1: int, n2: int, n4: int, n5: int) -> list[Group]:
     open_fives = n5 - with_two - with_ones
     ones, twos = n1 - with_two - 3 * with_ones, n2 - with_two
     if not open_fives:
-        return groups + _without_waste([(4,)] * n4, twos, ones)
+        return groups + _small(n4, twos, ones)
     if ones or not twos:
         return [*groups, ((5, *[1] * ones), 1), ((5,), open_fives - 1), ((4,), n4)]
     absorbed = min(open_fives, twos)
@@ -73,7 +84,7 @@ def _fives_and_twos(n1: int, n2: int, n4: int, n5: int) -> list[Group]:
     if excess <= absorbed:
         absorbed -= (absorbed - excess) & 3
     closed = [((5, 2), absorbed), ((5,), open_fives - absorbed)]
-    return groups + closed + _without_waste([(4,)] * n4, twos - absorbed, 0)
+    return groups + closed + _small(n4, twos - absorbed, 0)
 
 
 def _fill_with_ones(groups: Sequence[Group], ones: int) -> list[Group]:
@@ -88,26 +99,9 @@ def _fill_with_ones(groups: Sequence[Group], ones: int) -> list[Group]:
             # The 1s that do not fill this gap fill none of the later ones, which are no smaller.
             filled += [((*pattern, *[1] * ones), 1), (pattern, nodes - full - 1)]
             ones = 0
-    return [*filled, *_without_waste([], 0, ones)]
+    return [*filled, *_small(0, 0, ones)]
 
 
-def _without_waste(fours: Sequence[Pattern], twos: int, ones: int) -> list[Group]:
-    """At most two blocks of 4, any 2s and 1s: every node full, but for at most one."""
-    groups: list[Group] = []
-    node: Pattern = tuple(gpus for block in fours for gpus in block)
-    if len(fours) == 2:
-        groups.append((node, 1))
-        node = ()
-    for gpus, count in ((2, twos), (1, ones)):
-        # Complete the open node first, then whole nodes, and what is left opens the next one.
-        taken = min(count, (8 - sum(node)) // gpus if node else 0)
-        node += (gpus,) * taken
-        count -= taken
-        if sum(node) == 8:
-            groups.append((node, 1))
-            node = ()
-        if count:
-            per_node = 8 // gpus
-            groups.append(((gpus,) * per_node, count // per_node))
-            node += (gpus,) * (count % per_node)
-    return [*groups, (node, 1)]
+def _small(fours: int, twos: int, ones: int) -> list[Group]:
+    """4s, 2s and 1s: every node full, but for one at most."""
+    return without_waste([((4,), fours), ((2,), twos), ((1,), ones)], 8)
