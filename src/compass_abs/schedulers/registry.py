@@ -59,18 +59,8 @@ def _ours(module: str, target: str) -> str:
 
 _BUILT_IN = (
     Entry("compass-abs", _ours("compass_abs", "CompassAbs")),
-    Entry(
-        "compass-abs-literal",
-        _ours("compass_abs", "CompassAbs"),
-        preset={"variant": "literal"},
-        summary="COMPASS-ABS exactly as the paper's pseudo-code prints it.",
-    ),
-    Entry(
-        "compass-abs-residual",
-        _ours("compass_abs", "CompassAbs"),
-        preset={"variant": "residual"},
-        summary="COMPASS-ABS whose 1-GPU instances may also sit on unprofiled GPUs of slotted nodes: SIF is 0.",
-    ),
+    Entry("compass-abs-literal", _ours("compass_literal", "CompassAbsLiteral")),
+    Entry("compass-abs-residual", _ours("compass_residual", "CompassAbsResidual")),
     Entry("compass-jit", _ours("jit", "CompassJit")),
     Entry("gfs", _ours("best_fit", "BestFit"), aliases=("best-fit",)),
     Entry("fgd", _ours("fgd", "FragmentationGradientDescent")),
