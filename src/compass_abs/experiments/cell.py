@@ -71,9 +71,8 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     from compass_abs.simulation import PaperCost, Setup
 
     work = day_of_work(cell.workload, cell.day)
-    if cell.nodes is not None:
-        nodes = cell.nodes
-    else:
+    nodes = cell.nodes
+    if nodes is None:
         assert cell.eta is not None
         nodes = cluster_nodes(cell.workload, cell.day, cell.eta)
     name, parameters = parse_choice(cell.scheduler)

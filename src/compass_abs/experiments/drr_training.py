@@ -11,9 +11,13 @@ from compass_abs.schedulers.drr_learning import Experience, Improver, agreement,
 from compass_abs.schedulers.drr_policy import BestFitPolicy, Network, NetworkPolicy, Policy, View, free_on_partial
 from compass_abs.simulation import simulate
 from compass_abs.traces import Trace, cluster_size, day
+from compass_abs.traces.synthesis import synthesize
+from compass_abs.traces.workloads import workload
 
 _ETA = 0.9
 _HOUR = 3600.0
+# Any number will do, as long as it stays the same.
+_TRACE_SEED = 2025
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,11 @@ def train(
     return kept, Outcome(seed, agreed, best_fit, imitation, kept_ajct, kept_update)
 
 
+def training_days(model: str, schedule: Schedule) -> Trace:
+    """The synthetic days of this model on which to train and validate; the same for every seed of the training."""
+    return synthesize(workload(model), schedule.training_days + schedule.validation_days, _TRACE_SEED)
+
+
 def episodes_of(trace: Trace, count: int) -> list[Episode]:
     """The trace's first days, each with its cluster of N(0.9) nodes."""
     found = []
@@ -133,7 +142,7 @@ class Witness:
     def choose(self, view: View) -> int:
         """What the other policy chooses."""
         action = self._policy.choose(view)
-        note(self._experience, view, action)
+        note(self._experience, view.features(), view.allowed(), action)
         return action
 
 
@@ -156,11 +165,13 @@ class Explorer:
         if self._latest is not None:
             since, stranded = self._latest
             experience.rewards[-1] -= 0.01 * stranded * (view.now - since) / _HOUR
-        p = probabilities(self._actor.forward(np.array(view.features())), np.array(view.allowed()))
+        features, allowed = view.features(), view.allowed()
+        p = probabilities(self._actor.forward(np.array(features)), np.array(allowed))
         action = int(np.searchsorted(np.cumsum(p), self._draw.random()))
-        if not view.allowed()[min(action, len(p) - 1)]:
+        # Rounding may leave the sum just below what was drawn.
+        if action == len(p) or not allowed[action]:
             action = int(p.argmax())
-        note(experience, view, action)
+        note(experience, features, allowed, action)
         after = list(view.histogram)
         after[action] -= 1
         after[action - view.gpus] += 1
@@ -176,10 +187,9 @@ class Explorer:
             self._experience.ends.append(len(self._experience) - 1)
 
 
-def note(experience: Experience, view: View, action: int) -> None:
+def note(experience: Experience, features: list[float], allowed: list[bool], action: int) -> None:
     """Adds a decision."""
-    allowed = view.allowed()
-    experience.features.append(view.features())
+    experience.features.append(features)
     experience.allowed.append(allowed)
     experience.actions.append(action)
     experience.tightest.append(allowed.index(True))

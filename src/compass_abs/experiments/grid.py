@@ -15,10 +15,11 @@ def cells_of(study: Study) -> list[Cell]:
 
 
 def _combine(study: Study) -> Iterator[Cell]:
-    sizes: list[tuple[float | None, int | None]] = (
-        [(None, nodes) for nodes in study.nodes] if study.nodes else [(eta, None) for eta in study.eta]
-    )
     for workload in study.workloads:
+        fixed = study.nodes or ((workload.nodes,) if workload.nodes else ())
+        sizes: list[tuple[float | None, int | None]] = (
+            [(None, nodes) for nodes in fixed] if fixed else [(eta, None) for eta in study.eta]
+        )
         for day in chosen_days(workload):
             for (eta, nodes), queue, cost, pinned, scheduler in product(
                 sizes, study.queues, study.costs, study.pinned, study.schedulers

@@ -21,26 +21,42 @@ class Sample(_Part):
     start: Annotated[int, Field(ge=1)] = 1
 
 
+class Knobs(_Part):
+    """What is turned on a synthetic workload; 1 leaves things as they were calibrated."""
+
+    load: Annotated[float, Field(gt=0)] = 1.0
+    #: Shares of instances with 1 GPU, of friendly sizes (2, 4), of unfriendly ones, and of whole nodes.
+    mix: tuple[float, float, float, float] | None = None
+    gangs: Annotated[float, Field(ge=0)] = 1.0
+    largest_gang: int | None = None
+    durations: Annotated[float, Field(gt=0)] = 1.0
+    longest: float | None = None
+    diurnal: Annotated[float, Field(ge=0)] = 1.0
+
+
 class Workload(_Part):
     """Jobs to replay day by day: of a trace by name or file, or synthesised."""
 
     trace: str | None = None
-    #: A preset of `compass trace synth`, with its knobs.
+    #: A model of `compass trace synth`, how many days of it to make, and its knobs.
     synth: str | None = None
-    knobs: Mapping[str, Any] = {}
+    length: Annotated[int, Field(ge=1)] = 1
+    knobs: Knobs = Knobs()
     seed: int = 0
     #: Which days: "all", a list, or a sample of them.
     days: Literal["all"] | tuple[int, ...] | Sample = "all"
     #: Durations that the publisher cut: "as-published" or "refilled".
     tail: str = "as-published"
+    #: A cluster of this many nodes, whatever η says: for one that exists.
+    nodes: Annotated[int, Field(ge=1)] | None = None
     label: str = ""
 
     @model_validator(mode="after")
     def _one_source(self) -> "Workload":
         if (self.trace is None) == (self.synth is None):
             raise ValueError("give either `trace` (a name or a file) or `synth` (a preset)")
-        if self.knobs and self.synth is None:
-            raise ValueError("`knobs` belong to `synth`")
+        if self.synth is None and (self.knobs != Knobs() or self.length != 1):
+            raise ValueError("`knobs` and `length` belong to `synth`")
         return self
 
     @property

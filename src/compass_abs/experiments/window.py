@@ -22,7 +22,6 @@ class WindowMeter(Observer):
         self._end = round((midnight + window.end * 3600) * SECOND)
         self._state = state
         self._head: Job | None = None
-        self._reason: Reason | None = None
         self._heads: dict[str, Job] = {}
         self._blocked = dict.fromkeys(Verdict, 0)
         self._area = {"n_sif": 0, "utilisation": 0.0, "empty_nodes": 0}
@@ -30,15 +29,15 @@ class WindowMeter(Observer):
         self._series: dict[str, list[float]] = {key: [] for key in (*self._area, "queue")}
 
     def started(self, now: int, record: JobRecord, nodes: Sequence[int]) -> None:
-        self._reason = None
+        self._head = None
 
     def finished(self, now: int, record: JobRecord) -> None:
-        self._reason = None
+        self._head = None
 
     def refused(self, now: int, job: Job, reason: Reason) -> None:
         """The first who is refused since anything changed is the head."""
-        if self._reason is None:
-            self._head, self._reason = job, reason
+        if self._head is None:
+            self._head = job
 
     def passed(self, now: int, until: int, meter: Meter, busy: int, waiting: int) -> None:
         start, end = max(now, self._start), min(until, self._end)
@@ -55,17 +54,10 @@ class WindowMeter(Observer):
             self._series[key].append(value)
         self._series["queue"].append(waiting)
         self._times.append(start / SECOND)
-        if waiting and self._head is not None and self._reason is not None:
-            self._heads[self._head.id] = self._head
-            self._blocked[self._verdict()] += span
-
-    def _verdict(self) -> Verdict:
-        """The paper's split: enough GPUs are free, or too few; a rule that holds a job is neither."""
-        assert self._head is not None and self._reason is not None
-        if self._reason.verdict is Verdict.POLICY:
-            return Verdict.POLICY
-        enough = self._state.free_gpus >= self._head.total_gpus
-        return Verdict.FRAGMENTATION if enough else Verdict.CAPACITY
+        if meter.blocked is not None:
+            self._blocked[meter.blocked] += span
+            if self._head is not None:
+                self._heads[self._head.id] = self._head
 
     def summary(self) -> dict[str, float]:
         """Blocking in seconds, means over the window, and what the blocked heads asked for."""

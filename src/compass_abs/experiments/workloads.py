@@ -1,7 +1,7 @@
 """The jobs of a day, and the cluster they get."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,8 @@ from compass_abs.experiments.study import Sample, Workload
 from compass_abs.model import Job
 
 if TYPE_CHECKING:
+    from compass_abs.simulation.workload import Workload as DayOfWork
     from compass_abs.traces import Trace
-
-#: How much of the past a scheduler that learns the demand may know before a day begins: FGD's window.
-HISTORY_DAYS = 7
-
-
-@dataclass(frozen=True, slots=True)
-class DayOfWork:
-    """What is replayed: the jobs of a day, and what was submitted in the week before."""
-
-    trace: "Trace"
-    history: tuple[Job, ...]
 
 
 def load_trace(workload: Workload) -> "Trace":
@@ -42,13 +32,27 @@ def _load(workload_json: str) -> "Trace":
 
 
 def _synthesise(workload: Workload) -> "Trace":
-    raise StudyError(f"workload {workload.name!r}: there is no synthesis yet")
+    from compass_abs.traces.synthesis import synthesize
+    from compass_abs.traces.workloads import workload as named
+
+    assert workload.synth is not None
+    knobs = workload.knobs
+    model = named(workload.synth)
+    if knobs.mix is not None:
+        model = model.with_mix(knobs.mix)
+    if knobs.gangs != 1 or knobs.largest_gang is not None:
+        model = model.with_gangs(knobs.gangs, knobs.largest_gang)
+    if knobs.durations != 1 or knobs.longest is not None:
+        model = model.with_durations(knobs.durations, knobs.longest)
+    model = model.with_load(knobs.load).with_diurnal(knobs.diurnal)
+    return synthesize(model, workload.length, workload.seed)
 
 
 def source_version(workload: Workload) -> dict[str, Any]:
     """What the jobs depend on besides the code: the bytes of the file, or the knobs of the generator."""
     if workload.trace is None:
-        return {"synth": workload.synth, "knobs": dict(workload.knobs), "seed": workload.seed}
+        knobs = workload.knobs.model_dump()
+        return {"synth": workload.synth, "length": workload.length, "knobs": knobs, "seed": workload.seed}
     from compass_abs.traces.catalog import locate
 
     path, _ = locate(workload.trace)
@@ -71,19 +75,16 @@ def chosen_days(workload: Workload) -> tuple[int, ...]:
     return tuple(workload.days)
 
 
-def day_of_work(workload: Workload, number: int) -> DayOfWork:
-    """One day of a workload with its history."""
+def day_of_work(workload: Workload, number: int) -> "DayOfWork":
+    """One day of a workload, with the days before for schedulers that learn from them."""
     return _day(workload.model_dump_json(), number)
 
 
 @lru_cache(maxsize=8)
-def _day(workload_json: str, number: int) -> DayOfWork:
-    from compass_abs.traces import DAY, day, window
+def _day(workload_json: str, number: int) -> "DayOfWork":
+    from compass_abs.simulation.workload import day_workload
 
-    trace = _load(workload_json)
-    start = (number - 1) * DAY
-    before = window(trace, start - HISTORY_DAYS * DAY, start).jobs
-    return DayOfWork(day(trace, number), before)
+    return day_workload(_load(workload_json), number)
 
 
 def cluster_nodes(workload: Workload, number: int, eta: float) -> int:
@@ -93,10 +94,7 @@ def cluster_nodes(workload: Workload, number: int, eta: float) -> int:
 
 @lru_cache(maxsize=64)
 def _nodes(workload_json: str, number: int, eta: float) -> int:
-    from compass_abs.traces import cluster_size
-
-    part = _day(workload_json, number).trace
-    return cluster_size(part.jobs, eta, part.capacity)
+    return _day(workload_json, number).nodes(eta)
 
 
 def pin(jobs: Iterable[Job], share: float, seed: int) -> list[Job]:

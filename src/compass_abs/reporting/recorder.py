@@ -30,6 +30,7 @@ class ReportRecorder(Observer):
         self._events: list[ClusterEvent] = []
         self._times: list[float] = []
         self._steps: dict[str, list[float]] = {key: [] for key in ("n_sif", "utilisation", "empty_nodes", "queue")}
+        self._placed = True
         #: The jobs in the order in which they were submitted.
         self.jobs: list[JobView] = []
 
@@ -38,7 +39,11 @@ class ReportRecorder(Observer):
         self.jobs.append(JobView(job.id, job.instances, job.gpus, now / SECOND))
 
     def started(self, now: int, record: JobRecord, nodes: Sequence[int]) -> None:
-        self._events.append(Started(now / SECOND, self._number[record.job.id], tuple(nodes)))
+        if len(nodes) == record.job.instances:
+            self._events.append(Started(now / SECOND, self._number[record.job.id], tuple(nodes)))
+        else:
+            # An oracle places nothing anywhere: it has series, but no picture.
+            self._placed = False
 
     def moved(self, now: int, moves: Sequence[Migration]) -> None:
         for move in moves:
@@ -68,4 +73,5 @@ class ReportRecorder(Observer):
     ) -> RunView:
         """What was seen, with the metrics that came out."""
         series = {key: StepSeries(self._times, values) for key, values in self._steps.items()}
-        return RunView(scheduler, summary.as_dict(), series, self._events, settings or {}, label)
+        events = self._events if self._placed else []
+        return RunView(scheduler, summary.as_dict(), series, events, settings or {}, label)

@@ -1,0 +1,132 @@
+"""A comparison from run directories, as `compass simulate --out` and `compass compare --out` write them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compass_abs.model import NodeStatus
+from compass_abs.reporting.comparison import (
+    ClusterEvent,
+    Comparison,
+    Dropped,
+    Ended,
+    JobView,
+    Moved,
+    NodeChanged,
+    ReportError,
+    RunView,
+    Started,
+    StepSeries,
+)
+from compass_abs.simulation import Result
+from compass_abs.simulation.clock import SECOND
+
+if TYPE_CHECKING:
+    import polars
+
+
+def comparison_of(directories: Sequence[Path], title: str = "") -> Comparison:
+    """The runs side by side; raises unless they replayed the same jobs on clusters of one size."""
+    results = [(directory, Result.load(directory)) for directory in _expanded(directories)]
+    first_directory, first = results[0]
+    jobs = _jobs(first)
+    for directory, result in results[1:]:
+        if _jobs(result) != jobs:
+            raise ReportError(f"{directory} and {first_directory} replayed different jobs; only equals can be compared")
+        for key in ("nodes", "capacity"):
+            ours, theirs = result.config["setup"][key], first.config["setup"][key]
+            if ours != theirs:
+                raise ReportError(f"{directory} has {key} {ours} and {first_directory} {theirs}; compare equals")
+    trace, setup = dict(first.config["trace"]), first.config["setup"]
+    number = {job.id: j for j, job in enumerate(jobs)}
+    names = [directory.name for directory, _ in results]
+    return Comparison(
+        title=title or str(trace.get("name", "Comparison")),
+        jobs=jobs,
+        nodes=_node_count(results),
+        runs=[_run(name, result, number) for name, (_, result) in zip(names, results, strict=True)],
+        capacity=setup["capacity"],
+        subtitle=str(trace.get("date", "")),
+        settings={
+            "queue": str(setup["queue"]),
+            "migration cost": ", ".join(f"{name} {value}" for name, value in setup["cost"].items()),
+            "source": str(trace.get("source", "")),
+        },
+        dropped=[Dropped(str(reason), int(rows)) for reason, rows in trace.get("dropped", {}).items()],
+        notes=[str(note) for note in trace.get("notes", ())],
+    )
+
+
+def _expanded(directories: Sequence[Path]) -> list[Path]:
+    """Run directories as they are; of a folder that holds several, each."""
+    found: list[Path] = []
+    for directory in directories:
+        inside = sorted(path.parent for path in directory.glob("*/summary.json"))
+        found += [directory] if (directory / "summary.json").exists() or not inside else inside
+    if not found:
+        raise ReportError("there is no run directory to report; give those that `compass simulate --out` wrote")
+    return found
+
+
+def _jobs(result: Result) -> list[JobView]:
+    return [
+        JobView(job, instances, gpus, submitted / SECOND)
+        for job, instances, gpus, submitted in result.jobs.select(
+            "job", "instances", "gpus", "submitted_us"
+        ).iter_rows()
+    ]
+
+
+def _node_count(results: Sequence[tuple[Path, Result]]) -> int:
+    """Nodes of the cluster, those that joined later included."""
+    most = 0
+    for _, result in results:
+        joined = [max(nodes) for nodes in result.events["nodes"].drop_nulls() if len(nodes)]
+        most = max(most, result.config["setup"]["nodes"], *(node + 1 for node in joined), 0)
+    return most
+
+
+def _run(name: str, result: Result, number: dict[str, int]) -> RunView:
+    setup = result.config["setup"]
+    scheduler = str(setup["scheduler"])
+    known = RunView(scheduler, {}).title
+    return RunView(
+        scheduler,
+        result.summary.as_dict(),
+        _series(result.timeseries, int(setup["capacity"])),
+        _events(result.events, number),
+        {key: str(value) for key, value in setup["parameters"].items()},
+        label=known if name in (scheduler, "bound") else f"{known} ({name})",
+    )
+
+
+def _series(table: "polars.DataFrame", capacity: int) -> dict[str, StepSeries]:
+    times = [time / SECOND for time in table["time_us"]]
+    gpus = [nodes * capacity for nodes in table["nodes"]]
+    busy = [used / total if total else 0.0 for used, total in zip(table["busy_gpus"], gpus, strict=True)]
+    columns: dict[str, Any] = {
+        "n_sif": table["n_sif"].to_list(),
+        "utilisation": busy,
+        "empty_nodes": table["empty_nodes"].to_list(),
+        "queue": table["waiting"].to_list(),
+    }
+    return {key: StepSeries(times, values) for key, values in columns.items()}
+
+
+def _events(table: "polars.DataFrame", number: dict[str, int]) -> list[ClusterEvent]:
+    """Everything that changes the picture; nothing for an oracle that places its gangs nowhere."""
+    found: list[ClusterEvent] = []
+    columns = ("time_us", "event", "job", "instances", "nodes", "instance", "target", "cause")
+    for time_us, event, job, instances, nodes, instance, target, cause in table.select(columns).iter_rows():
+        time = time_us / SECOND
+        if event == "start":
+            if len(nodes) != instances:
+                return []
+            found.append(Started(time, number[job], tuple(nodes)))
+        elif event in ("finish", "lost"):
+            found.append(Ended(time, number[job]))
+        elif event == "move":
+            found.append(Moved(time, number[job], instance, target))
+        elif event == "node":
+            found.append(NodeChanged(time, nodes[0], int(cause == NodeStatus.UP)))
+    return found
