@@ -1,6 +1,7 @@
 """The cluster as a scheduler sees it: who is where, indexed by free GPUs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from compass_abs.model.decision import Decision, Migration, Placement
 from compass_abs.model.errors import (
@@ -194,6 +195,66 @@ class ClusterState:
             source.pinned -= 1
             destination.pinned += 1
 
+    def move_all(self, moves: Sequence[Migration]) -> None:
+        """Moves instances in this order; when no space for the next is left, all leave before any arrives.
+
+        All or nothing. The second way is for the rare swap that no node has scratch space for.
+        """
+        if self._fit_in_order(moves):
+            for move in moves:
+                self.move(move.instance, move.target)
+        else:
+            self._exchange(moves)
+
+    def _fit_in_order(self, moves: Sequence[Migration]) -> bool:
+        free: dict[int, int] = {}
+        at: dict[Instance, int] = {}
+        for instance, _, target, *_ in moves:
+            source, gpus = at.get(instance, self.node_of(instance)), self.gangs[instance.job_id].job.gpus
+            if not 0 <= target < len(self.nodes):
+                raise UnknownNodeError(f"job {instance.job_id!r}: there is no node {target}")
+            node = self.nodes[target]
+            left = free.get(target, node.free) - gpus
+            if left < 0 or source == target or node.status is not NodeStatus.UP:
+                return False
+            free[target] = left
+            free[source] = free.get(source, self.nodes[source].free) + gpus
+            at[instance] = target
+        return True
+
+    def _exchange(self, moves: Sequence[Migration]) -> None:
+        """Everything leaves, then everything arrives."""
+        last = {move.instance: move.target for move in moves}
+        change: dict[int, int] = {}
+        for instance, target in last.items():
+            source, gpus = self.node_of(instance), self.gangs[instance.job_id].job.gpus
+            change[source] = change.get(source, 0) + gpus
+            change[target] = change.get(target, 0) - gpus
+        for index, freed in change.items():
+            node = self.nodes[index]
+            if node.free + freed < 0 or (freed < 0 and node.status is not NodeStatus.UP):
+                raise PlacementError(
+                    f"{len(last)} instances can't change places: node {node.name!r} is {node.status} with "
+                    f"{node.free} free and would have {node.free + freed}"
+                )
+        for instance, target in last.items():
+            gang = self.gangs[instance.job_id]
+            gpus, source_node, target_node = gang.job.gpus, self.nodes[self.node_of(instance)], self.nodes[target]
+            del source_node.contents[instance]
+            target_node.contents[instance] = gpus
+            gang.nodes[instance.number] = target
+            if source_node.status is not NodeStatus.UP:
+                self.demand[gpus] += 1
+            if not gang.job.movable:
+                source_node.pinned -= 1
+                target_node.pinned += 1
+        for index, freed in change.items():
+            node = self.nodes[index]
+            if node.status is NodeStatus.UP:
+                self._set_free(node, node.free + freed)
+            else:
+                node.free += freed
+
     def _set_free(self, node: Node, free: int) -> None:
         """Moves a node that is up to the bucket of its new free count."""
         buckets = self.by_free
@@ -255,15 +316,13 @@ class ClusterState:
 
     def apply(self, decision: Decision) -> None:
         """Carries out a decision that was made on an equal state."""
-        for move in decision.before:
-            self.move(move.instance, move.target)
+        self.move_all(decision.before)
         if decision.job is not None and decision.reason is None:
             if decision.departed:
                 self.release(decision.job.id)
             else:
                 self.place(decision.job, decision.nodes)
-        for move in decision.after:
-            self.move(move.instance, move.target)
+        self.move_all(decision.after)
 
     def undo(self, decision: Decision) -> None:
         """Takes back the latest decision."""
@@ -275,19 +334,26 @@ class ClusterState:
                 self.release(decision.job.id)
         self._reverse(decision.before)
 
-    def _reverse(self, moves: Iterable[Migration]) -> None:
-        for move in reversed(tuple(moves)):
-            self.move(move.instance, move.source)
+    def _reverse(self, moves: Sequence[Migration]) -> None:
+        back = [move._replace(source=move.target, target=move.source) for move in reversed(moves)]
+        with self._open([move.target for move in back]):
+            self.move_all(back)
 
     def restore(self, gangs: Iterable[tuple[Job, Sequence[int]]]) -> None:
         """Puts running gangs back where they are; gangs on cordoned nodes included."""
         for job, nodes in gangs:
-            held = [self.nodes[n] for n in dict.fromkeys(nodes) if self.nodes[n].status is not NodeStatus.UP]
-            statuses = [node.status for node in held]
-            for node in held:
-                self.set_status(node.name, NodeStatus.UP)
-            try:
+            with self._open(nodes):
                 self.place(job, nodes)
-            finally:
-                for node, status in zip(held, statuses, strict=True):
-                    self.set_status(node.name, status)
+
+    @contextmanager
+    def _open(self, nodes: Iterable[int]) -> Iterator[None]:
+        """Lets instances back onto nodes that are up no more."""
+        held = [self.nodes[n] for n in dict.fromkeys(nodes) if self.nodes[n].status is not NodeStatus.UP]
+        statuses = [node.status for node in held]
+        for node in held:
+            self.set_status(node.name, NodeStatus.UP)
+        try:
+            yield
+        finally:
+            for node, status in zip(held, statuses, strict=True):
+                self.set_status(node.name, status)
