@@ -1,0 +1,291 @@
+"""A constructive search: place the largest pending instance, evicting smaller ones where no hole is large enough.
+
+Works on counts of nodes, never on nodes, so its cost is that of the patterns in use and of what has to move. A beam
+keeps the most promising partial plans; an evicted instance joins the pending ones, and since it is smaller than
+what it made room for, every branch ends. What this can't find: plans that evict an instance at least as large as
+the one they make room for. That is why a failure here proves nothing.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+from compass_abs.planner.patterns import Counts
+from compass_abs.planner.problem import Option, Problem
+from compass_abs.planner.solution import Solution
+
+#: Partial plans kept after each eviction, and ways to make a hole tried for each: past these the plans found on
+#: sampled decisions get no cheaper (docs/planner.md), below them they do.
+WIDTH = 6
+BRANCHES = 8
+
+
+class _Hole(NamedTuple):
+    """A way to make a hole: an option of a class."""
+
+    node_class: int
+    option: int
+    free: int
+    value: Option
+
+
+class _State:
+    """A partial plan."""
+
+    __slots__ = ("cost", "evicting", "gangs", "hole", "moves", "parent", "pending", "plain", "touched", "used")
+
+    def __init__(self, plain: list[int], touched: list[int], pending: list[int], evicting: list[int]) -> None:
+        #: Nodes by free GPUs that nothing was evicted from or placed on; and holes of the others.
+        self.plain, self.touched, self.pending = plain, touched, pending
+        #: Plain nodes by free GPUs that were spent on evictions, less those left: see `_Search._take`.
+        self.evicting = evicting
+        self.used: dict[int, int] = {}
+        self.gangs: frozenset[str] = frozenset()
+        self.cost = 0.0
+        self.moves = 0
+        self.parent: _State | None = None
+        self.hole: _Hole | None = None
+
+
+def search(problem: Problem) -> Solution | None:
+    """A cheap plan, with a simple lower bound; None when the search finds none."""
+    if problem.forced_cost == inf or problem.most_partial is not None or problem.most_used is not None:
+        return None
+    return _Search(problem).run()
+
+
+class _Search:
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.capacity = problem.capacity
+        self._holes: dict[int, list[_Hole]] = {}
+        self._prices: dict[int, float] = {}
+        self.most_moves = inf if problem.most_moves is None else problem.most_moves - len(problem.forced)
+
+    def run(self) -> Solution | None:
+        problem = self.problem
+        first = _State(list(problem.histogram), [0] * (self.capacity + 1), list(problem.arrivals), [])
+        beam, best = [first], None
+        while beam:
+            children: list[tuple[float, float, int, _State]] = []
+            for state in beam:
+                size = self._settle(state)
+                if not size:
+                    if best is None or (state.cost, state.moves) < (best.cost, best.moves):
+                        best = state
+                    continue
+                self._branch(state, size, children)
+            limit = inf if best is None else best.cost
+            children.sort(key=lambda child: child[:3])
+            beam, seen = [], set()
+            for estimate, _, _, child in children:
+                if estimate >= limit or len(beam) >= WIDTH:
+                    break
+                # The same counts reached in another order.
+                key = (tuple(child.plain), tuple(child.touched), tuple(child.pending), child.cost)
+                if key not in seen:
+                    seen.add(key)
+                    beam.append(child)
+        return None if best is None else self._solution(best)
+
+    def _settle(self, state: _State) -> int:
+        """Places pending instances, largest first, while there are holes; the size that has none, or 0."""
+        plain, touched, pending = state.plain, state.touched, state.pending
+        for size in range(self.capacity, 0, -1):
+            free = size
+            while pending[size]:
+                while free <= self.capacity and not plain[free] and not touched[free]:
+                    free += 1
+                if free > self.capacity:
+                    return size
+                # Holes in use first: a plain node may yet give something up.
+                source = touched if touched[free] else plain
+                source[free] -= 1
+                touched[free - size] += 1
+                pending[size] -= 1
+        return 0
+
+    def _branch(self, state: _State, size: int, children: list[tuple[float, float, int, _State]]) -> None:
+        """The best ways to make a hole of this size."""
+        problem, plain, used, pending = self.problem, state.plain, state.used, state.pending
+        room = self._room(plain, state.touched)
+        ranked = []
+        for rank, hole in enumerate(self._ways(size)):
+            if not plain[hole.free] or used.get(hole.node_class, 0) >= len(problem.classes[hole.node_class].nodes):
+                continue
+            if state.moves + hole.value.moves > self.most_moves:
+                continue
+            cost = hole.value.cost
+            for gang in hole.value.gangs:
+                if gang not in state.gangs:
+                    cost += problem.gang_costs[gang]
+            tight = cost
+            for small in range(1, size):
+                if hole.value.taken[small] and pending[small] + hole.value.taken[small] > room[small]:
+                    tight += self._price(small)
+            ranked.append((tight, hole.free + hole.value.freed, rank, cost))
+        ranked.sort()
+        ways = self._ways(size)
+        for tight, _, rank, cost in ranked[:BRANCHES]:
+            hole = ways[rank]
+            child = _State(list(plain), list(state.touched), list(pending), [])
+            child.plain[hole.free] -= 1
+            child.touched[hole.free + hole.value.freed] += 1
+            for small in range(1, size):
+                child.pending[small] += hole.value.taken[small]
+            child.used = {**used, hole.node_class: used.get(hole.node_class, 0) + 1}
+            child.gangs = state.gangs.union(hole.value.gangs) if hole.value.gangs else state.gangs
+            child.cost = state.cost + cost
+            child.moves = state.moves + hole.value.moves
+            child.parent, child.hole = state, hole
+            children.append((child.cost + self._estimate(child), tight, rank, child))
+
+    def _room(self, plain: list[int], touched: list[int]) -> list[int]:
+        room = [0] * (self.capacity + 1)
+        for free in range(1, self.capacity + 1):
+            many = plain[free] + touched[free]
+            if many:
+                for size in range(1, free + 1):
+                    room[size] += many * (free // size)
+        return room
+
+    def _estimate(self, state: _State) -> float:
+        """What the pending instances that don't fit as it is will cost at least, more or less."""
+        holes = [a + b for a, b in zip(state.plain, state.touched, strict=True)]
+        total = 0.0
+        for size in range(self.capacity, 0, -1):
+            missing, free = state.pending[size], size
+            while missing:
+                while free <= self.capacity and not holes[free]:
+                    free += 1
+                if free > self.capacity:
+                    total += missing * self._price(size)
+                    break
+                holes[free] -= 1
+                holes[free - size] += 1
+                missing -= 1
+        return total
+
+    def _ways(self, size: int) -> list[_Hole]:
+        """Every option that makes a hole of this size from less, evicting only smaller instances and none in vain."""
+        known = self._holes.get(size)
+        if known is None:
+            known = [
+                _Hole(c, o, node_class.free, option)
+                for c, node_class in enumerate(self.problem.classes)
+                if node_class.free < size
+                for o, option in enumerate(node_class.options)
+                if node_class.free + option.freed >= size
+                and not any(option.taken[size:])
+                and _none_in_vain(option.taken, node_class.free + option.freed - size)
+            ]
+            known.sort(key=lambda hole: hole.value.cost)
+            self._holes[size] = known
+        return known
+
+    def _price(self, size: int) -> float:
+        known = self._prices.get(size)
+        if known is None:
+            ways = self._ways(size)
+            # Nothing makes such a hole: worse than anything that does.
+            known = ways[0].value.cost if ways else 1e9
+            self._prices[size] = known
+        return known
+
+    def _solution(self, state: _State) -> Solution:
+        """Replays the evictions that led here, this time keeping track of which hole received what."""
+        evictions: dict[tuple[int, int], int] = {}
+        path = []
+        end = state
+        while state.parent is not None and state.hole is not None:
+            path.append(state.hole)
+            state = state.parent
+        for hole in path:
+            evictions[hole.node_class, hole.option] = evictions.get((hole.node_class, hole.option), 0) + 1
+        receipts = _Replay(self.problem).receipts(path[::-1])
+        return Solution(
+            tuple((c, o, number) for (c, o), number in sorted(evictions.items())),
+            receipts,
+            end.cost + self.problem.forced_cost,
+            self.bound() + self.problem.forced_cost,
+        )
+
+    def bound(self) -> float:
+        """No plan is cheaper: each missing hole of the largest wanted size costs at least its cheapest option."""
+        problem = self.problem
+        if problem.gang_costs:
+            return 0.0
+        size = max((size for size, count in enumerate(problem.arrivals) if count), default=0)
+        if not size:
+            return 0.0
+        room = self._room(problem.histogram, [0] * (self.capacity + 1))[size]
+        missing = problem.arrivals[size] - room
+        shares = []
+        for node_class in problem.classes:
+            held = node_class.free // size
+            gains = [
+                (option.cost / gain, gain)
+                for option in node_class.options
+                # An instance of this size, or a larger one, that leaves takes the hole it makes with it.
+                if (gain := (node_class.free + option.freed) // size - held - sum(option.taken[size:])) > 0
+            ]
+            if gains:
+                most = max(gain for _, gain in gains)
+                shares.append((min(share for share, _ in gains), most * len(node_class.nodes)))
+        total = 0.0
+        for share, number in sorted(shares):
+            if missing <= 0:
+                break
+            total += share * min(number, missing)
+            missing -= number
+        return total
+
+
+def _none_in_vain(taken: Counts, spare: int) -> bool:
+    """Whether leaving any one of these out would leave too little."""
+    return not any(number and size <= spare for size, number in enumerate(taken))
+
+
+class _Replay:
+    """The search's own steps, with every hole remembered."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.capacity = problem.capacity
+        self.plain = list(problem.histogram)
+        self.pending = list(problem.arrivals)
+        #: By free GPUs left: what each touched hole had free at first, and has received.
+        self.touched: list[list[tuple[int, list[int]]]] = [[] for _ in range(self.capacity + 1)]
+
+    def receipts(self, path: list[_Hole]) -> tuple[tuple[int, Counts, int], ...]:
+        """What each hole receives."""
+        self._settle()
+        for hole in path:
+            self.plain[hole.free] -= 1
+            after = hole.free + hole.value.freed
+            self.touched[after].append((after, [0] * (self.capacity + 1)))
+            for size, number in enumerate(hole.value.taken):
+                self.pending[size] += number
+            self._settle()
+        found: dict[tuple[int, Counts], int] = {}
+        for holes in self.touched:
+            for first, received in holes:
+                if any(received):
+                    key = (first, tuple(received))
+                    found[key] = found.get(key, 0) + 1
+        return tuple((first, received, number) for (first, received), number in sorted(found.items()))
+
+    def _settle(self) -> None:
+        for size in range(self.capacity, 0, -1):
+            free = size
+            while self.pending[size]:
+                while free <= self.capacity and not self.plain[free] and not self.touched[free]:
+                    free += 1
+                if free > self.capacity:
+                    return
+                if self.touched[free]:
+                    first, received = self.touched[free].pop()
+                else:
+                    self.plain[free] -= 1
+                    first, received = free, [0] * (self.capacity + 1)
+                received[size] += 1
+                self.touched[free - size].append((first, received))
+                self.pending[size] -= 1
