@@ -162,7 +162,10 @@ class Simulation:
         heappush(self._heap, (time, int(kind), self._sequence, subject))
 
     def _arrival_time(self, job: Job) -> int:
-        time = microseconds(job.submitted, f"job {job.id!r}: submitted")
+        try:
+            time = round(job.submitted * SECOND)
+        except (OverflowError, ValueError):
+            raise InvalidJobError(f"job {job.id!r}: submitted is {job.submitted!r}, expected seconds") from None
         if time < self._now and self._submitted:
             raise InvalidJobError(
                 f"job {job.id!r}: submitted at {job.submitted}, before the job ahead of it; sort the jobs by time"
@@ -188,7 +191,8 @@ class Simulation:
         state = self.state
         if job.id in self._records:
             raise InvalidJobError(f"job {job.id!r} is submitted twice; job ids must be unique")
-        if job.duration is None or not job.duration >= 0:
+        duration = job.duration
+        if duration is None or not 0 <= duration < math.inf:
             raise InvalidJobError(f"job {job.id!r}: duration is {job.duration!r}, expected seconds ≥ 0")
         if job.gpus > state.capacity:
             state.check_job(job)
@@ -199,8 +203,7 @@ class Simulation:
                 f"{-(-job.instances // (state.capacity // job.gpus))} nodes, or leave the job out"
             )
         self._submitted += 1
-        service = microseconds(job.duration, f"job {job.id!r}: duration")
-        self._records[job.id] = JobRecord(job, self._submitted, now, service)
+        self._records[job.id] = JobRecord(job, self._submitted, now, round(duration * SECOND))
         self.meter.submitted(now)
         if self._observer is not None:
             self._observer.submitted(now, job)

@@ -1,6 +1,6 @@
 """The metrics of section 5.5 of the paper, and what people ask besides, accumulated while time passes."""
 
-from compass_abs.fragmentation import inherent, wcc_margin
+from compass_abs.fragmentation import inherent, minimum_used, slot_width
 from compass_abs.model import ClusterState, Job, Verdict
 from compass_abs.simulation.clock import SECOND
 from compass_abs.simulation.job_record import JobRecord
@@ -15,6 +15,7 @@ class Meter:
         "_afr",
         "_agu",
         "_available",
+        "_blocked_avoidable",
         "_blocked_capacity",
         "_blocked_fragmentation",
         "_blocked_policy",
@@ -23,6 +24,7 @@ class Meter:
         "_delay",
         "_delivered",
         "_disrupted",
+        "_fillers",
         "_finished",
         "_first",
         "_gpus",
@@ -51,6 +53,8 @@ class Meter:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._capacity = state.capacity
+        # `wcc_margin`, unrolled: it is asked for at every event.
+        self._fillers = [(g, slot_width(g) - g) for g in range(2, state.capacity + 1) if slot_width(g) > g]
         self.nodes = state.available_nodes
         self._gpus = self.nodes * state.capacity
         #: What the latest interval showed: partial nodes, N·SIF, and the margin of the composition condition.
@@ -61,7 +65,7 @@ class Meter:
         # Areas since the number of nodes last changed; divided by it, they go to `_afr` and `_agu`.
         self._sif_area = self._used_area = 0
         self._afr = self._agu = 0.0
-        self._blocked_capacity = self._blocked_fragmentation = self._blocked_policy = 0
+        self._blocked_capacity = self._blocked_fragmentation = self._blocked_policy = self._blocked_avoidable = 0
         self._max_avoidable = 0
         self._first = self._last = -1
         self._jct, self._queueing = Quantiles(), Quantiles()
@@ -75,7 +79,10 @@ class Meter:
         state = self._state
         demand = state.demand
         free = state.free_gpus
-        margin = self.margin = wcc_margin(demand, self._capacity)
+        margin = demand[1]
+        for gpus, fillers in self._fillers:
+            margin -= fillers * demand[gpus]
+        self.margin = margin
         partial = self.partial = state.partial_nodes
         if partial < 2:
             # A single partial node is there because the used GPUs don't fill whole nodes: no packing avoids that.
@@ -104,9 +111,17 @@ class Meter:
             elif free >= head.total_gpus:
                 self.blocked = Verdict.FRAGMENTATION
                 self._blocked_fragmentation += span
+                if self._could_fit(head):
+                    self._blocked_avoidable += span
             else:
                 self.blocked = Verdict.CAPACITY
                 self._blocked_capacity += span
+
+    def _could_fit(self, job: Job) -> bool:
+        """Whether some packing of what runs and this job fits the nodes."""
+        demand = self._state.demand.copy()
+        demand[job.gpus] += job.instances
+        return minimum_used(demand, self._capacity) <= self.nodes
 
     def nodes_changed(self) -> None:
         """The number of available nodes is another one from now on."""
@@ -176,6 +191,7 @@ class Meter:
             peak_seconds=peak / SECOND,
             makespan=(self._last - self._first) / SECOND if finished else 0.0,
             blocked_fragmentation=self._blocked_fragmentation / SECOND,
+            blocked_avoidable=self._blocked_avoidable / SECOND,
             blocked_capacity=self._blocked_capacity / SECOND,
             blocked_policy=self._blocked_policy / SECOND,
             wcc_coverage=self._wcc / total if total else 1.0,

@@ -39,6 +39,8 @@ class Summary:
     makespan: float
     #: Of `peak_seconds`: enough GPUs were free for the head; too few; or a rule of the scheduler held it.
     blocked_fragmentation: float
+    #: Of `blocked_fragmentation`: some packing of the running jobs and the head existed on the available nodes.
+    blocked_avoidable: float
     blocked_capacity: float
     blocked_policy: float
     #: Share of the horizon in which the workload composition condition held (ρ).

@@ -1,0 +1,63 @@
+"""Speed of the simulator: the whole Venus trace day by day, metrics included; and memory against the trace's length.
+
+Needs the real trace: `compass trace fetch venus`, or COMPASS_TRACES. Target: under 5 s with COMPASS-ABS in one process.
+"""
+
+import time
+import tracemalloc
+from itertools import islice
+
+from compass_abs.model import Job
+from compass_abs.simulation import Setup, replay
+from compass_abs.simulation.workload import Workload, day_workload
+from compass_abs.traces import Trace, TraceError, read_trace
+
+ETA = 0.90
+#: Seconds; the issue's target for COMPASS-ABS.
+TARGET = 5.0
+
+
+def main() -> None:
+    """Prints seconds, events per second, and the memory of a short and a long replay."""
+    try:
+        trace = read_trace("venus")
+    except (TraceError, OSError) as error:
+        print(f"skipped: {error}")
+        return
+    days = [day_workload(trace, number) for number in trace.days()]
+    sizes = [workload.nodes(ETA) for workload in days]
+    print(f"Venus, {len(trace.jobs):,} jobs, {len(days)} days, η = {ETA}, one process, processor time")
+    for scheduler in ("gfs", "compass-abs", "sif-opt"):
+        seconds, events = whole_trace(days, sizes, scheduler)
+        verdict = f"  target < {TARGET} s" if scheduler == "compass-abs" else ""
+        print(
+            f"  {scheduler:12} {seconds:6.2f} s  {events:,} events  {events / seconds:>9,.0f} events/s  "
+            f"{seconds / events * 1e6:5.1f} µs an event{verdict}"
+        )
+    memory(trace)
+
+
+def whole_trace(days: list[Workload], sizes: list[int], scheduler: str) -> tuple[float, int]:
+    """Processor seconds of simulation (others may share the machine), and events, over all days."""
+    events = 0
+    began = time.process_time()
+    for workload, nodes in zip(days, sizes, strict=True):
+        events += replay(workload.jobs, Setup(scheduler, nodes)).events
+    return time.process_time() - began, events
+
+
+def memory(trace: Trace) -> None:
+    """Peak allocation of a continuous replay, of a part and of four times as much, streamed."""
+    print("  memory of a continuous replay without per-event output (best fit, 133 nodes):")
+    setup = Setup("gfs", 133)
+    for count in (10_000, 40_000):
+        jobs = (Job(f"j{i}", 1 + i % 3, 1 + i % 8, 80.0 * i, 3000.0 + 7 * (i % 1000)) for i in range(count))
+        tracemalloc.start()
+        summary = replay(islice(jobs, count), setup)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        print(f"    {summary.finished:>7,} jobs: peak {peak / 1024:,.0f} KiB")
+
+
+if __name__ == "__main__":
+    main()
