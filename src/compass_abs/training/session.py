@@ -342,11 +342,13 @@ class Session:
                 return _Start("")
             last = self._store.last
             if last is not None and warm == {last.step}:
-                return _Start(last.name)
+                return _Start(last.name, everyone=False)
             self._verified = self._store.newest(self.worker.resume_from)
         except CompassError as error:
             return error
         if self._verified is None:
+            if warm:
+                return CorruptCheckpointError(f"{self._store.directory}: no checkpoint, but ranks hold steps {steps}")
             return _Start("")
         found = self._verified.manifest
         return _Start(found.name, self._verified.skipped, everyone=bool(warm) and warm != {found.step})
@@ -403,7 +405,7 @@ class _Start:
     name: str
     skipped: tuple[str, ...] = ()
     #: False when only the ranks without state load it.
-    everyone: bool = True
+    everyone: bool = False
 
 
 #: `with training.session(model=...) as s:` reads like what it is.
