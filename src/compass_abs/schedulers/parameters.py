@@ -22,8 +22,20 @@ class Within:
     meaning: str
     least: float = -math.inf
     most: float = math.inf
-    #: Smallest excluded value, for what must be positive.
+    #: Must be more than this.
     above: float = -math.inf
+
+    @property
+    def in_words(self) -> str:
+        """The bounds, to follow `a number`."""
+        if self.least > -math.inf and self.most < math.inf:
+            return f" from {self.least:g} to {self.most:g}"
+        parts = [
+            f" above {self.above:g}" if self.above > -math.inf else "",
+            f" ≥ {self.least:g}" if self.least > -math.inf else "",
+            f" ≤ {self.most:g}" if self.most < math.inf else "",
+        ]
+        return " and".join(filter(None, parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +65,7 @@ class Parameter:
                 str: "text",
             }.get(self.kind, self.kind.__name__)
         if self.bounds is not None:
-            if self.bounds.above > -math.inf:
-                text += f" > {self.bounds.above:g}"
-            if self.bounds.least > -math.inf:
-                text += f" ≥ {self.bounds.least:g}"
-            if self.bounds.most < math.inf:
-                text += f" ≤ {self.bounds.most:g}"
+            text += self.bounds.in_words
         return f"{text}, or none" if self.optional else text
 
     def check(self, owner: str, value: object) -> Any:
