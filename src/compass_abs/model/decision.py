@@ -90,7 +90,7 @@ class Decision:
     """All that one event changed in the cluster, in the order in which it has to be carried out.
 
     `before` makes room, then the job starts on (or has left) `nodes`, then `after` tidies up. A refusal has a
-    `reason` and changes nothing.
+    `reason` and starts nothing; it may tidy up (`after`), which is what `compass-jit` does while somebody waits.
     """
 
     job: Job | None = None

@@ -293,6 +293,8 @@ class Simulation:
                     self._start(decision)
                     job = attempts.send(True)
                     continue
+                if decision.after:
+                    self._account(decision)
                 if not refused:
                     # The first who is refused is the head of the queue from now on.
                     refused = True
