@@ -9,6 +9,7 @@ from compass_abs.traces.catalog import Published, locate
 from compass_abs.traces.errors import TraceError
 from compass_abs.traces.formats import FORMATS, Format
 from compass_abs.traces.gathering import BadRows, Gatherer, RowOrder
+from compass_abs.traces.tables import TableFormat
 from compass_abs.traces.tail import Tail, with_tail
 from compass_abs.traces.trace import Trace
 
@@ -57,10 +58,14 @@ def _by_content(path: Path) -> Format:
     for candidate in FORMATS:
         if candidate.matches(path):
             return candidate
-    raise TraceError(
-        f"{path}: {_first_line(path)}, which is no known trace; "
-        f"--format names one of {', '.join(f.name for f in FORMATS)}"
-    )
+    # A file that lacks a column or two of a known layout is more likely that than anything else.
+    tables = [f for f in FORMATS if isinstance(f, TableFormat)]
+    missing, nearest = min(((f.missing(path), f) for f in tables), key=lambda pair: len(pair[0]) / len(pair[1].columns))
+    if len(missing) <= len(nearest.columns) / 2:
+        columns = ", ".join(map(repr, missing))
+        raise TraceError(f"{path}: the header lacks column {columns} of {nearest.title}; --format names another format")
+    known = ", ".join(f.name for f in FORMATS)
+    raise TraceError(f"{path}: {_first_line(path)}, which is no known trace; --format names one of {known}")
 
 
 def _name(path: Path, published: Published | None) -> str:

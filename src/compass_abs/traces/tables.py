@@ -41,8 +41,13 @@ class TableFormat:
 
     def matches(self, path: Path) -> bool:
         """True when the header has every column that this format needs."""
+        return not self.missing(path)
+
+    def missing(self, path: Path) -> list[str]:
+        """Columns that the file lacks for this format."""
         with open_text(path) as stream:
-            return set(self.columns) <= set(read_header(stream, path)[0])
+            header = read_header(stream, path)[0]
+        return [column for column in self.columns if column not in header]
 
     def declared_capacity(self, path: Path) -> int | None:
         """None: published layouts don't say how many GPUs a node has."""
