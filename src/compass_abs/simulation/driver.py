@@ -107,6 +107,7 @@ class Simulation:
         arrival = self._arrival_time(job) if job is not None else 0
         if job is not None:
             self._now = min(arrival, heap[0][0]) if heap else arrival
+            situation.now = self._now / SECOND
             self._plan_round()
         while True:
             if job is not None and (not heap or (arrival, Kind.ARRIVAL) < heap[0][:2]):
