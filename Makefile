@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo test test-slow test-nightly bench lint types check lock clean
+.PHONY: help native bench-native install demo test test-slow test-nightly bench lint types check lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -31,6 +31,15 @@ test-nightly: $(STAMP) ## everything
 
 bench: $(STAMP) ## every performance claim, measured again
 	$(BIN)/python -m benchmarks $(ONLY)
+
+native: $(STAMP) ## a wheel in dist/ with the hot modules compiled by mypyc
+	COMPASS_NATIVE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
+
+bench-native: native ## the scheduler's benchmark, plain and compiled, in one run
+	rm -rf build/native
+	$(BIN)/python -m pip install --quiet --no-deps --target build/native dist/compass_abs-*-cp3*.whl
+	$(BIN)/python -m benchmarks compass_abs
+	PYTHONPATH=build/native $(BIN)/python -m benchmarks compass_abs
 
 lint: $(STAMP) ## ruff
 	$(BIN)/ruff check .

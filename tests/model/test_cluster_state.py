@@ -83,8 +83,8 @@ def test_job_with_an_impossible_demand_names_the_value(value: object) -> None:
         Job("j", 1, value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("capacity", [0, 3, -8, 32])
-def test_cluster_state_of_an_unknown_capacity_is_refused(capacity: int) -> None:
+@pytest.mark.parametrize("capacity", [0, -8, 129, 8.0])
+def test_cluster_state_of_an_impossible_capacity_is_refused(capacity: int) -> None:
     with pytest.raises(InvalidJobError, match=f"capacity is {capacity}"):
         ClusterState(2, capacity)
 

@@ -15,8 +15,10 @@ from compass_abs.model.index_set import IndexSet
 from compass_abs.model.job import Instance, Job
 from compass_abs.model.node import Node, NodeStatus
 
-#: GPUs a node may have. Slots are powers of two, so capacities are too.
+#: GPUs of nodes for which the closed forms and the bound of COMPASS-ABS are stated.
 CAPACITIES = (1, 2, 4, 8, 16)
+#: The most that a bin of any level may hold: the 72 panels of a flat NVL576 domain, and some to spare.
+LARGEST_CAPACITY = 128
 
 # An attribute of an enumeration takes a call to look up, too long for a path that every event takes several times.
 _UP = NodeStatus.UP
@@ -45,8 +47,8 @@ class ClusterState:
     __slots__ = ("by_free", "capacity", "demand", "free_gpus", "gangs", "index_of", "nodes", "pool")
 
     def __init__(self, nodes: int | Sequence[str], capacity: int = 8, pool: str = "") -> None:
-        if capacity not in CAPACITIES:
-            raise InvalidJobError(f"capacity is {capacity!r}, expected one of {CAPACITIES}")
+        if type(capacity) is not int or not 1 <= capacity <= LARGEST_CAPACITY:
+            raise InvalidJobError(f"capacity is {capacity!r}, expected a whole number from 1 to {LARGEST_CAPACITY}")
         names = [f"n{i}" for i in range(nodes)] if isinstance(nodes, int) else list(nodes)
         self.capacity = capacity
         self.pool = pool

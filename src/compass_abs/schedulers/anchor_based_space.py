@@ -13,7 +13,7 @@ from typing import NamedTuple
 from compass_abs.fragmentation import slot_width
 from compass_abs.model import ClusterState, Gang, IndexSet, Instance, InvariantError, NodeStatus
 
-# What compaction has to do with a node: nothing, drain the pool, join slots. Pinned slotted nodes are left alone.
+# What compaction has to do with a node: nothing, drain the pool, join slots.
 _NEITHER, _POOL, _SLOTTED = 0, 1, 2
 
 # An attribute of an enumeration takes a call to look up, too long for a path that every event takes several times.
@@ -44,6 +44,7 @@ class AnchorBasedSpace:
         "_kind",
         "_partial",
         "_state",
+        "_widest",
         "_width_of",
         "gap",
         "overfull",
@@ -57,7 +58,9 @@ class AnchorBasedSpace:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._capacity = state.capacity
-        self._width_of = [0, 0] + [slot_width(g) for g in range(2, state.capacity + 1)]
+        # A capacity that isn't a power of two has one slot more: the whole node.
+        self._width_of = [0, 0] + [min(slot_width(g), state.capacity) for g in range(2, state.capacity + 1)]
+        self._widest = 1 << (state.capacity.bit_length() - 1)
         self.rebuild()
 
     def rebuild(self) -> None:
@@ -76,7 +79,8 @@ class AnchorBasedSpace:
         #: Slotted nodes with residual 1-GPU instances.
         self.overfull = IndexSet(count)
         # One bucket a kind: k for a pool node of k, G + r for a slotted node with r unprofiled free GPUs, and 2G more
-        # for either when something on it is pinned. 0 is everything else: empty, full, or not up.
+        # for either when it is no source of moves: something on it is pinned, or its slots can't be joined with any
+        # others (a whole number of the widest). 0 is everything else: empty, full, or not up.
         self._buckets = [IndexSet(count) for _ in range(4 * capacity + 1)]
         self._kind = [_NEITHER] * (4 * capacity + 1)
         for k in range(1, capacity):
@@ -118,7 +122,7 @@ class AnchorBasedSpace:
                 # On a node that something else filled, slots may add up to more than the capacity.
                 vacancy = min(-residual, node.free)
             key = capacity + room if room > 0 else 0
-        if node.pinned and key:
+        if key and (node.pinned or (width and not width % self._widest)):
             key += 2 * capacity
         if node.status is not _UP:
             key = vacancy = 0
@@ -150,6 +154,10 @@ class AnchorBasedSpace:
             self.overfull.include(index)
         elif self.overfull.size:
             self.overfull.discard(index)
+
+    def width_of(self, gpus: int) -> int:
+        """The width of the slot of an anchor of this size."""
+        return self._width_of[gpus]
 
     # ---- changes
 
@@ -203,7 +211,7 @@ class AnchorBasedSpace:
 
     @property
     def movable_slotted_partial(self) -> int:
-        """How many slotted nodes have room and nothing pinned."""
+        """How many slotted nodes have room and slots that may be joined with others."""
         return self._partial[_SLOTTED]
 
     def slot_room(self, width: int) -> int:
@@ -219,7 +227,7 @@ class AnchorBasedSpace:
                 yield from self._either(self._capacity + r)
 
     def movable_slotted(self) -> list[int]:
-        """Slotted nodes with room and nothing pinned, in the order of their indices."""
+        """Slotted nodes with room and slots that may be joined with others, in the order of their indices."""
         G = self._capacity
         found = [index for bucket in self._buckets[G + 1 : 2 * G] for index in bucket]
         found.sort()
@@ -271,9 +279,7 @@ class AnchorBasedSpace:
         fresh = AnchorBasedSpace(self._state)
         for name in ("width", "gap", "singles", "vacancy", "vacancies", "_key"):
             if getattr(self, name) != getattr(fresh, name):
-                raise InvariantError(
-                    f"anchor-based space: {name} is {getattr(self, name)}, not {getattr(fresh, name)}"
-                )
+                raise InvariantError(f"anchor-based space: {name} is {getattr(self, name)}, not {getattr(fresh, name)}")
         for index, node in enumerate(self._state.nodes):
             if (index in self.overfull) != (index in fresh.overfull):
                 raise InvariantError(f"anchor-based space: overfull disagrees on node {node.name!r}")

@@ -9,8 +9,7 @@ the sparsest pool node; a 1-GPU instance goes to the fullest partial pool node.
 
 from typing import ClassVar
 
-from compass_abs.fragmentation import slot_width
-from compass_abs.model import Cause, ClusterState, Decision, Instance, Job, Migration
+from compass_abs.model import Cause, ClusterState, Decision, Gang, Instance, Job, Migration
 from compass_abs.schedulers.anchor_based_space import AnchorBasedSpace, Slot
 from compass_abs.schedulers.base import Scheduler, Situation
 from compass_abs.schedulers.move_chains import collapse
@@ -31,28 +30,18 @@ class CompassAbs(Scheduler):
 
     def admit(self, job: Job, situation: Situation) -> Decision:
         """Places the whole gang in the space and compacts; or refuses and changes nothing."""
-        state = self.state
-        state.check_job(job)
-        if not (self._fits_anchors(job) if job.gpus > 1 else self._fits_singles(job)):
+        self.state.check_job(job)
+        if not self.fits(job):
             return self.blocked(job)
-        nodes = self._place_anchors(job) if job.gpus > 1 else self._place_singles(job)
+        nodes = self.place(job)
         self.compact()
-        return Decision(job, tuple(nodes), after=self._take_moves())
+        return Decision(job, tuple(nodes), after=self.take_moves())
 
     def finish(self, job_id: str, situation: Situation) -> Decision:
-        """Removes the gang and compacts.
-
-        Deviation: Remove's pseudo-code forgets to refill the vacancy a filler leaves, without which N·SIF is
-        unbounded. `compact` refills, once every instance of the job is gone, since a filler drawn earlier could be
-        one that is itself about to leave.
-
-        Deviation: fillers of a slot whose node keeps no other slot stay where they are. The node is a pool node then,
-        and moving them into the pool would be moves for nothing.
-        """
-        gang = self.state.release(job_id)
-        self.space.released(gang)
+        """Removes the gang and compacts."""
+        gang = self.remove(job_id)
         self.compact()
-        return Decision(gang.job, tuple(gang.nodes), departed=True, after=self._take_moves())
+        return Decision(gang.job, tuple(gang.nodes), departed=True, after=self.take_moves())
 
     def rebuild(self) -> None:
         """Derives slots, pool and vacancies from who is where."""
@@ -65,8 +54,16 @@ class CompassAbs(Scheduler):
 
     # ---- Place
 
+    def fits(self, job: Job) -> bool:
+        """Whether the space has a legal place for every instance of a gang."""
+        return self._fits_anchors(job) if job.gpus > 1 else self._fits_singles(job)
+
+    def place(self, job: Job) -> list[int]:
+        """Places a gang that fits; says where."""
+        return self._place_anchors(job) if job.gpus > 1 else self._place_singles(job)
+
     def _fits_anchors(self, job: Job) -> bool:
-        width = slot_width(job.gpus)
+        width = self.space.width_of(job.gpus)
         empty = self.state.empty_nodes * (self.state.capacity // width)
         return empty >= job.instances or empty + self.space.slot_room(width) >= job.instances
 
@@ -83,7 +80,7 @@ class CompassAbs(Scheduler):
 
     def _place_anchors(self, job: Job) -> list[int]:
         """Each anchor on the slotted node that it leaves fullest, else on an empty one."""
-        width, capacity = slot_width(job.gpus), self.state.capacity
+        width, capacity = self.space.width_of(job.gpus), self.state.capacity
         nodes: list[int] = []
         if width < capacity:
             for index in self.space.slotted(width):
@@ -122,6 +119,22 @@ class CompassAbs(Scheduler):
         self.state.place(job, nodes)
         self.space.placed(job.gpus, nodes)
         return nodes
+
+    # ---- Remove
+
+    def remove(self, job_id: str) -> Gang:
+        """Takes a gang out of the space; what follows from that is left to `compact`.
+
+        Deviation: Remove's pseudo-code forgets to refill the vacancy a filler leaves, without which N·SIF is
+        unbounded. `compact` refills, once every instance of the job is gone, since a filler drawn earlier could be
+        one that is itself about to leave.
+
+        Deviation: fillers of a slot whose node keeps no other slot stay where they are. The node is a pool node then,
+        and moving them into the pool would be moves for nothing.
+        """
+        gang = self.state.release(job_id)
+        self.space.released(gang)
+        return gang
 
     # ---- Compact
 
@@ -196,7 +209,7 @@ class CompassAbs(Scheduler):
         if self.space.movable_slotted_partial > 1:
             nodes = self.space.movable_slotted()
             level = 2
-            while level < self.state.capacity:
+            while 2 * level <= self.state.capacity:
                 self._join_level(nodes, level)
                 level *= 2
 
@@ -271,7 +284,8 @@ class CompassAbs(Scheduler):
         self.space.moved(gpus, source, target)
         self._moves.append(Migration(instance, source, target, gpus, cause))
 
-    def _take_moves(self) -> tuple[Migration, ...]:
+    def take_moves(self) -> tuple[Migration, ...]:
+        """The moves made since they were last taken, each instance once where that can be."""
         if not self._moves:
             return ()
         moves = tuple(self._moves) if len(self._moves) == 1 else collapse(self._moves, self.state)

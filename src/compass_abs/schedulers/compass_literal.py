@@ -7,7 +7,6 @@ that hold an item of the class are hosts; a pass ends at the first source that m
 
 from typing import ClassVar
 
-from compass_abs.fragmentation import slot_width
 from compass_abs.model import Cause, Decision, Instance, Job
 from compass_abs.schedulers.anchor_based_space import Slot
 from compass_abs.schedulers.base import Situation
@@ -22,7 +21,7 @@ class CompassAbsLiteral(CompassAbs):
     def _place_anchors(self, job: Job) -> list[int]:
         """Each anchor draws its fillers at once (line 9 of Place)."""
         nodes = super()._place_anchors(job)
-        wanted = slot_width(job.gpus) - job.gpus
+        wanted = self.space.width_of(job.gpus) - job.gpus
         for index in nodes:
             for _ in range(wanted):
                 source = self.space.sparsest_movable_pool(self.state.capacity)
@@ -34,8 +33,7 @@ class CompassAbsLiteral(CompassAbs):
     def finish(self, job_id: str, situation: Situation) -> Decision:
         """Releases the gang, sends the fillers of its slots through the 1-GPU rule of Place, and compacts."""
         orphans = self._fillers_of(job_id)
-        gang = self.state.release(job_id)
-        self.space.released(gang)
+        gang = self.remove(job_id)
         for filler in orphans:
             source = self.state.node_of(filler)
             target = self._legal_target_other_than(source)
@@ -43,7 +41,7 @@ class CompassAbsLiteral(CompassAbs):
             if target >= 0:
                 self._move(filler, 1, source, target, Cause.FILLER)
         self.compact()
-        return Decision(gang.job, tuple(gang.nodes), departed=True, after=self._take_moves())
+        return Decision(gang.job, tuple(gang.nodes), departed=True, after=self.take_moves())
 
     def _fillers_of(self, job_id: str) -> list[Instance]:
         gang = self.state.gangs.get(job_id)

@@ -8,7 +8,6 @@ It is lazy: residual fillers of a full node are left alone. The price is more mo
 
 from typing import ClassVar
 
-from compass_abs.fragmentation import slot_width
 from compass_abs.model import Cause, Job
 from compass_abs.schedulers.compass_abs import CompassAbs
 
@@ -21,7 +20,7 @@ class CompassAbsResidual(CompassAbs):
     # ---- Place
 
     def _fits_anchors(self, job: Job) -> bool:
-        width, capacity = slot_width(job.gpus), self.state.capacity
+        width, capacity = self.space.width_of(job.gpus), self.state.capacity
         room = self.state.empty_nodes * (capacity // width)
         if room >= job.instances:
             return True
@@ -32,16 +31,16 @@ class CompassAbsResidual(CompassAbs):
     def _anchors_that_fit(self, index: int, gpus: int) -> int:
         """Anchors of this size whose slots can be profiled on a node; residual fillers there become their fillers."""
         unprofiled = self.state.capacity - self.space.width[index]
-        return min(unprofiled // slot_width(gpus), self.space.room(index) // gpus)
+        return min(unprofiled // self.space.width_of(gpus), self.space.room(index) // gpus)
 
     def _place_anchors(self, job: Job) -> list[int]:
         nodes: list[int] = []
-        if slot_width(job.gpus) < self.state.capacity:
+        if self.space.width_of(job.gpus) < self.state.capacity:
             for index in self.space.slotted(job.gpus):
                 nodes += [index] * self._anchors_that_fit(index, job.gpus)
                 if len(nodes) >= job.instances:
                     break
-        return self._open_empty(job, nodes, self.state.capacity // slot_width(job.gpus))
+        return self._open_empty(job, nodes, self.state.capacity // self.space.width_of(job.gpus))
 
     def _room_for_singles(self, job: Job) -> int:
         free = self.state.free_gpus - self.state.empty_nodes * self.state.capacity

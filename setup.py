@@ -1,0 +1,31 @@
+"""Ahead-of-time compilation of the hot modules with mypyc, when COMPASS_NATIVE=1; everything else is in pyproject.toml."""
+
+import os
+
+from setuptools import setup
+
+# The same typed sources, compiled: what every event runs through. `schedulers/base.py` stays interpreted, so that
+# users' own schedulers can derive from it.
+HOT = [
+    f"src/compass_abs/{name}.py"
+    for name in (
+        "model/index_set",
+        "model/errors",
+        "model/job",
+        "model/node",
+        "model/decision",
+        "model/cluster_state",
+        "schedulers/anchor_based_space",
+        "schedulers/slot_compaction",
+        "schedulers/move_chains",
+        "schedulers/compass_abs",
+        "schedulers/compass_residual",
+    )
+]
+
+if os.environ.get("COMPASS_NATIVE") == "1":
+    from mypyc.build import mypycify
+
+    setup(ext_modules=mypycify(HOT, opt_level="3"))
+else:
+    setup()
