@@ -68,6 +68,8 @@ class Process:
     told_to_resume: str = ""
     #: Its node is lost, and it lives on out of sight.
     cut_off: bool = False
+    #: It lived through a partition: until it is found and ended, a newer copy may run elsewhere.
+    survivor: bool = False
 
     @property
     def alive(self) -> bool:
@@ -252,6 +254,7 @@ class ScriptedEngine:
                 process.cut_off = False
                 if rebooted and process.alive:
                     self._end(process, End(EndCause.NODE_LOST))
+                process.survivor = True
         self.report()
 
     def crash(self, run: RunId, code: int = 1) -> None:

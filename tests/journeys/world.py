@@ -134,22 +134,30 @@ class World:
     # ---- people
 
     def submit(self, instances: int = 1, gpus: int = 1, **fields: object) -> str:
-        """A job, submitted."""
-        job_id = self.controller.submit(spec(instances, gpus, **fields))
-        self._step()
-        return job_id
+        """A job, submitted as often as it takes until it is accepted."""
+        while True:
+            while not self.controller.ready:
+                self.tick()
+            job_id = self.controller.submit(spec(instances, gpus, **fields))
+            if self._step() or job_id in self.controller.book.jobs:
+                return job_id
 
     def command(self, name: str, *arguments: object) -> None:
-        """An operator's command; a controller that is killed by it is started again."""
-        getattr(self.controller, name)(*arguments)
-        self._step()
+        """An operator's command, repeated when the controller was killed by it."""
+        while True:
+            getattr(self.controller, name)(*arguments)
+            if self._step():
+                return
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
+        """False when the controller was killed, and another one has taken over."""
         try:
             self.controller.step()
         except Crash:
             self.restarts += 1
             self.start_controller()
+            return False
+        return True
 
     # ---- what must hold
 
@@ -160,7 +168,8 @@ class World:
         for node, capacity in engine.capacity.items():
             assert engine.used(node) <= capacity, f"{node} is overcommitted: {self.story()}"
         living = [run for run, process in engine.processes.items() if process.alive and not process.cut_off]
-        twice = [key for key, count in Counter((run.job_id, run.number) for run in living).items() if count > 1]
+        known = [run for run in living if not engine.processes[run].survivor]
+        twice = [key for key, count in Counter((run.job_id, run.number) for run in known).items() if count > 1]
         assert not twice, f"{twice} run twice: {self.story()}"
         for run in living:
             assert run.job_id in self.controller.book.jobs, f"{run} is nobody's"

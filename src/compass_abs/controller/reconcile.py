@@ -173,7 +173,8 @@ class Controller:
             raise UnknownNodeError(f"there is no node {name!r}; known: {', '.join(sorted(self.book.nodes))}")
         if self.book.nodes[name].wanted is not status:
             self.note(NodeWanted(name, self.clock.wall(), status, who))
-            topology.refresh(self, name)
+            if self.ready:
+                topology.refresh(self, name)
 
     def pause_migrations(self, who: str = "") -> None:
         """No migration begins; those that have not stopped anything yet are called off."""
