@@ -72,7 +72,7 @@ def test_slot_width_of_no_size_is_refused(gpus: int) -> None:
 
 
 def test_margin_is_the_papers_sum() -> None:
-    # n1 − (n3 + 3·n5 + 2·n6 + n7), theorem 1.
+    # n1 − (n3 + 3·n5 + 2·n6 + n7), as the paper has it.
     assert wcc_margin([0, 100, 7, 10, 7, 5, 4, 3, 9]) == 100 - (10 + 3 * 5 + 2 * 4 + 3)
     assert wcc_margin([0, 5, 1, 2, 3], 4) == 5 - 2
     assert wcc_margin([0, 0, *[1] * 15], 16) == -(1 + (3 + 2 + 1) + (7 + 6 + 5 + 4 + 3 + 2 + 1))

@@ -20,7 +20,7 @@ from compass_abs.model import ClusterState, Job, NodeStatus
 
 
 def two_open_halves() -> ClusterState:
-    """The paper's example of avoidable partial nodes (section 2.1): two nodes that each lost a block of 4."""
+    """The paper's example of avoidable partial nodes (section 3.1): two nodes that each lost a block of 4."""
     state = ClusterState(4)
     state.place(Job("a", 2, 4), [0, 1])
     state.place(Job("b", 2, 4), [0, 1])

@@ -56,6 +56,16 @@ def test_minima_of_even_sizes_equal_those_of_half_the_sizes_on_half_the_node(siz
     assert packing.used_nodes == minimum_used(doubled, 16) == minimum_used([0, *sizes])
 
 
+def test_fewest_partial_and_fewest_used_can_exclude_each_other() -> None:
+    # Six 3s, three 7s, an 8 and six 12s: {7,3,3,3} twice fills two nodes, but leaves the 12s no 3 to share with.
+    counts = [0] * 17
+    counts[3], counts[7], counts[8], counts[12] = 6, 3, 1, 6
+    packing = witness(counts, 16)
+    assert (packing.partial_nodes, packing.used_nodes) == (7, 9)
+    assert (inherent(counts, 16), minimum_used(counts, 16)) == (7, 8)
+    assert DynamicProgram(16).front(counts) == ((7, 9), (8, 8))
+
+
 def test_patterns_of_each_capacity_are_all_contents_of_a_node() -> None:
     for capacity, known in ((1, 2), (2, 4), (4, 12), (8, 67), (16, 915)):
         patterns = patterns_within(capacity)

@@ -209,3 +209,11 @@ def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"node\xff\xfe")
     with pytest.raises(SnapshotError, match=r"cluster\.bin: byte 4 is not UTF-8"):
         load_snapshot(path)
+
+
+def test_examples_of_the_documentation_describe_the_same_cluster() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "snapshots.md").read_text(encoding="utf-8")
+    blocks = [block.partition("\n") for block in page.split("```")[1::2]]
+    in_csv, in_json = (next(body for kind, _, body in blocks if kind == wanted) for wanted in ("csv", "json"))
+    assert json_of_pools(read(in_csv)) == json_of_pools(read(in_json))
+    assert list(read(in_csv)) == ["h100", "v100"]

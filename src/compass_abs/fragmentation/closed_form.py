@@ -2,7 +2,7 @@
 
 In short: two instances that fill a node between them may share one in some best packing (lemma 1), so such pairs
 are taken out first. Of {7, 1}, of {6, 2} and of {5, 3} at most one size is left then, and of size 4 at most one
-instance. What is left is one of three cases (lemmas 2 to 4), in each of which a packing attains both minima.
+instance. What is left is one of four cases (lemmas 2, 3, 4 and 6), in each of which a packing attains both minima.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def inherent_of_8(counts: Sequence[int]) -> int:
     n3 -= triples << 1
     if n2:
         rest = (n1 + 2 * n2 + 3 * n3 + 4 * n4) & 7
-        # One partial node would have to hold a single GPU, but nobody asks for a single one.
+        # Lemma 6: one partial node would have to hold a single GPU, but nobody asks for a single one.
         return n7 + (2 if rest == 1 and not n1 else rest > 0)
     return n7 + _two_to_a_node(n1, n3, n4, n6)
 

@@ -62,7 +62,7 @@ def _fillers_of(capacity: int) -> tuple[int, ...]:
 def wcc_margin(counts: Sequence[int], capacity: int = 8) -> int:
     """1-GPU instances beyond those that would fill every slot: n1 − Σ (w*(g) − g)·n_g over g ≥ 2.
 
-    The workload composition condition (WCC, theorem 1 of the paper) holds when it is not negative.
+    The workload composition condition (WCC, the paper's compactness theorem) holds when it is not negative.
     """
     check_counts(counts, capacity)
     needed = sum(fillers * count for fillers, count in zip(_fillers_of(capacity), counts, strict=True))

@@ -14,7 +14,7 @@ from compass_abs.fragmentation.pattern_program import fewest_partial_count, fewe
 
 
 def inherent(counts: Sequence[int], capacity: int = 8) -> int:
-    """Φ*: the fewest partial nodes in any packing of these instances (section 2.2 of the paper)."""
+    """Φ*: the fewest partial nodes in any packing of these instances (section 3.2 of the paper)."""
     check_counts(counts, capacity)
     if capacity in PROVEN_CAPACITIES:
         return inherent_of_8(in_eighths(counts, capacity))
