@@ -33,10 +33,10 @@ bench: $(STAMP) ## every performance claim, measured again
 	$(BIN)/python -m benchmarks $(ONLY)
 
 native: $(STAMP) ## a wheel in dist/ with the hot modules compiled by mypyc
+	rm -rf build/lib* build/bdist* build/temp* build/native dist/*.whl
 	COMPASS_NATIVE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
 
 bench-native: native ## the scheduler's benchmark, plain and compiled, in one run
-	rm -rf build/native
 	$(BIN)/python -m pip install --quiet --no-deps --target build/native dist/compass_abs-*-cp3*.whl
 	$(BIN)/python -m benchmarks compass_abs
 	PYTHONPATH=build/native $(BIN)/python -m benchmarks compass_abs

@@ -11,7 +11,6 @@ HOT = [
     for name in (
         "model/index_set",
         "model/errors",
-        "model/job",
         "model/node",
         "model/decision",
         "model/cluster_state",
@@ -19,6 +18,7 @@ HOT = [
         "schedulers/slot_compaction",
         "schedulers/move_chains",
         "schedulers/compass_abs",
+        "schedulers/compass_literal",
         "schedulers/compass_residual",
     )
 ]
