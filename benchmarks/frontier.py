@@ -1,0 +1,145 @@
+"""Moves against AFR, AJCT and AGU, day by day: the frontier that `compass-jit` spans, and the others as points.
+
+    python -m benchmarks.frontier venus --days 30 --etas 0.9 --out frontier.csv     # a seeded sample of days
+    python -m benchmarks.frontier venus --out frontier.csv                          # every day, the paper's three η
+    python -m benchmarks.frontier --show frontier.csv                               # the tables, again
+
+Appends a row for each (day, η, scheduler) that the file doesn't have yet, so a run may be stopped and taken up
+again, and a scheduler added. Rows hold metrics only, nothing of the trace.
+"""
+
+import argparse
+import csv
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean
+
+from compass_abs.schedulers.registry import parse_choice
+from compass_abs.simulation import Setup, replay
+from compass_abs.simulation.setup import BOUND
+from compass_abs.simulation.workload import day_workload
+from compass_abs.traces import read_trace
+
+SCHEDULERS = (
+    "compass-jit",
+    "compass-jit:tidiness=peak",
+    "compass-jit:tidiness=always",
+    "compass-jit:objective=disruption",
+    "compass-abs",
+    "compass-abs-residual",
+    "fft",
+    "drr",
+    "mcg",
+    "cafgd",
+    "fgd",
+    "gfs",
+)
+#: Those that a claim of being first is made against; the variants of compass-jit are not rivals of each other.
+OURS = "compass-jit"
+METRICS = ("ajct", "agu", "afr", "migrations_per_job", "pauses", "disrupted_gpu_seconds", "blocked_avoidable")
+FIELDS = ("day", "eta", "scheduler", "nodes", "jobs", *METRICS, "seconds")
+Rows = list[dict[str, str]]
+
+
+def main() -> None:
+    """Measures what is missing and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", nargs="?", default="venus")
+    parser.add_argument("--days", type=int, help="a seeded sample of so many days; all without it")
+    parser.add_argument("--etas", default="0.85,0.9,0.95")
+    parser.add_argument("--schedulers", default=";".join(SCHEDULERS), help="separated by semicolons")
+    parser.add_argument("--out", type=Path, default=Path("frontier.csv"))
+    parser.add_argument("--show", type=Path, help="only print the tables of this file")
+    arguments = parser.parse_args()
+    if arguments.show is None:
+        measure(arguments)
+    show(read(arguments.show or arguments.out))
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Appends the missing rows."""
+    trace = read_trace(arguments.trace)
+    days = list(trace.days())
+    if arguments.days:
+        days = sorted(random.Random(0).sample(days, arguments.days))
+    etas = [float(eta) for eta in arguments.etas.split(",")]
+    choices = [BOUND, *filter(None, arguments.schedulers.split(";"))]
+    done = {(row["day"], row["eta"], row["scheduler"]) for row in read(arguments.out)}
+    fresh = not arguments.out.exists()
+    with arguments.out.open("a", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        if fresh:
+            writer.writeheader()
+        for number in days:
+            work = day_workload(trace, number)
+            for eta in etas:
+                nodes = work.nodes(eta)
+                for choice in choices:
+                    if (str(number), str(eta), choice) in done:
+                        continue
+                    name, parameters = parse_choice(choice)
+                    start = time.perf_counter()
+                    summary = replay(work.jobs, Setup(name, nodes, parameters=parameters), history=work.history)
+                    row = {"day": number, "eta": eta, "scheduler": choice, "nodes": nodes, "jobs": len(work.jobs)}
+                    row |= {metric: getattr(summary, metric) for metric in METRICS}
+                    writer.writerow(row | {"seconds": round(time.perf_counter() - start, 3)})
+                    file.flush()
+
+
+def read(path: Path) -> Rows:
+    """The rows measured so far."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def show(rows: Rows) -> None:
+    """Means over the days of each η, and how often each variant of ours is first."""
+    pairs: dict[tuple[str, str], dict[str, dict[str, str]]] = defaultdict(dict)
+    for row in rows:
+        pairs[row["day"], row["eta"]][row["scheduler"]] = row
+    names = list(dict.fromkeys(row["scheduler"] for row in rows))
+    for eta in sorted({eta for _, eta in pairs}):
+        chosen = [found for (_, e), found in pairs.items() if e == eta and BOUND in found]
+        print(f"\nη = {eta}, {len(chosen)} days; AJCT above the bound in %")
+        print(
+            f"{'scheduler':36}{'mean':>8}{'worst':>8}{'AFR':>9}{'AGU':>9}{'moves/job':>11}{'GPU-s/job':>11}{'days':>6}"
+        )
+        for name in names:
+            both = [(found[name], found[BOUND]) for found in chosen if name in found]
+            if both:
+                over = [100 * (float(a["ajct"]) / float(b["ajct"]) - 1) for a, b in both]
+                jobs = sum(int(a["jobs"]) for a, _ in both)
+                moves = sum(float(a["migrations_per_job"]) * int(a["jobs"]) for a, _ in both) / jobs
+                still = sum(float(a["disrupted_gpu_seconds"]) for a, _ in both) / jobs
+                afr, agu = (mean(float(a[metric]) for a, _ in both) for metric in ("afr", "agu"))
+                print(
+                    f"{name:36}{mean(over):8.3f}{max(over):8.3f}{afr:9.5f}{agu:9.5f}{moves:11.4f}{still:11.3f}{len(both):6}"
+                )
+    print("\nfirst among all that are not compass-jit, share of (day, η) pairs in %")
+    for name in names:
+        if name.startswith(OURS):
+            shares = [first(name, metric, pairs.values()) for metric in ("ajct", "agu", "afr")]
+            print(
+                f"{name:36}" + "  ".join(f"{m} {s:6.2f}" for m, s in zip(("AJCT", "AGU", "AFR"), shares, strict=True))
+            )
+
+
+def first(name: str, metric: str, pairs: Iterable[dict[str, dict[str, str]]]) -> float:
+    """In how many of 100 pairs nobody else is better, the bound left out."""
+    sign = -1 if metric == "agu" else 1
+    wins = []
+    for found in pairs:
+        rivals = [row for other, row in found.items() if other != BOUND and not other.startswith(OURS)]
+        if name in found and rivals:
+            own = sign * float(found[name][metric])
+            wins.append(own <= min(sign * float(row[metric]) for row in rivals) + 1e-9)
+    return 100 * mean(wins) if wins else float("nan")
+
+
+if __name__ == "__main__":
+    main()
