@@ -66,6 +66,16 @@ def test_info_of_a_day_and_of_a_window_count_its_jobs(small: Path) -> None:
     assert jobs("--from", str(86_400 + 6 * 3600)) == 19
 
 
+def test_info_by_day_agrees_with_the_info_of_each_day(small: Path) -> None:
+    days = json.loads(compass("info", small, "--skip-bad-rows", "--by-day", "--json").stdout)["days"]
+    assert [(line["day"], line["date"]) for line in days] == [(1, "2020-03-18"), (2, "2020-03-19"), (3, "2020-03-20")]
+    for line in days:
+        alone = json.loads(compass("info", small, "--skip-bad-rows", "--day", line["day"], "--json").stdout)
+        for key in ("jobs", "gpus", "nodes", "instance_shares", "wcc_coverage"):
+            assert line[key] == alone[key], key
+    assert "2020-03-19" in compass("info", small, "--skip-bad-rows", "--by-day").stdout
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

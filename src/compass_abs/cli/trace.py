@@ -121,22 +121,28 @@ def info(
     origin: Origin = None,
     refill_tail: RefillTail = False,
     seed: Seed = 0,
+    by_day: Annotated[bool, typer.Option("--by-day", help="Add a line for each day.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Instance shares (Table 1), arrivals, durations, days, WCC coverage, and what was left out and why."""
-    from compass_abs.cli.trace_tables import summary_tables
-    from compass_abs.traces.composition import summarize
+    from compass_abs.cli.trace_tables import day_table, summary_tables
+    from compass_abs.traces.composition import summarize, summarize_days
 
     read = _read(trace, format_, skip_bad_rows, any_order, capacity, origin, refill_tail, seed)
-    summary = summarize(_sliced(read, day, from_, to))
+    part = _sliced(read, day, from_, to)
+    summary = summarize(part)
+    lines = summarize_days(part) if by_day else []
     if as_json:
-        typer.echo(json.dumps(asdict(summary), indent=2, ensure_ascii=False))
+        days = {"days": [asdict(line) for line in lines]} if by_day else {}
+        typer.echo(json.dumps({**asdict(summary), **days}, indent=2, ensure_ascii=False))
         return
     from rich.console import Console
 
     console = Console(highlight=False)
-    for part in summary_tables(summary):
-        console.print(part)
+    for table in summary_tables(summary):
+        console.print(table)
+    if by_day:
+        console.print(day_table(lines))
 
 
 @trace_app.command("convert")

@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from compass_abs.traces.composition import Summary
+    from compass_abs.traces.composition import DayLine, Summary
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -29,6 +29,21 @@ def summary_tables(summary: "Summary") -> "Iterator[RenderableType]":
     if summary.fleet:
         nodes = "; ".join(f"{n:,} × {gpus} {model}" for model, gpus, n in summary.fleet)
         yield Text(f"cluster of the publisher: {nodes}")
+
+
+def day_table(lines: "Sequence[DayLine]") -> Table:
+    """A row for each day."""
+    # N at one η, so that the table fits 80 columns; --json has all three.
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("day", "date", "jobs", "GPUs", *lines[0].instance_shares, "N(0.90)", "WCC"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for line in lines:
+        shares = (f"{share:.1%}" for share in line.instance_shares.values())
+        size = f"{line.nodes['0.90']:,}"
+        table.add_row(
+            str(line.day), line.date, f"{line.jobs:,}", f"{line.gpus:,}", *shares, size, f"{line.wcc_coverage:.1%}"
+        )
+    return table
 
 
 def _facts(summary: "Summary") -> Table:

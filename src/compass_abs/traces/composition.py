@@ -169,6 +169,38 @@ def summarize(trace: Trace) -> Summary:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class DayLine:
+    """One day as `compass trace info --by-day` shows it."""
+
+    day: int
+    date: str
+    jobs: int
+    gpus: int
+    instance_shares: dict[str, float]
+    nodes: dict[str, int]
+    wcc_coverage: float
+
+
+def summarize_days(trace: Trace) -> list[DayLine]:
+    """A line for each day with jobs: its mix, its cluster, and how often the WCC holds on it."""
+    lines = []
+    for number in trace.days():
+        jobs = window(trace, (number - 1) * DAY, number * DAY).jobs
+        lines.append(
+            DayLine(
+                day=number,
+                date=trace.date(number),
+                jobs=len(jobs),
+                gpus=sum(job.total_gpus for job in jobs),
+                instance_shares={k.value: share for k, share in instance_shares(jobs, trace.capacity).items()},
+                nodes={f"{eta:.2f}": cluster_size(jobs, eta, trace.capacity) for eta in _ETAS},
+                wcc_coverage=wcc_coverage(jobs, trace.capacity),
+            )
+        )
+    return lines
+
+
 def _quantile(ordered: Sequence[float], share: float) -> float:
     """The smallest value that at least this share does not exceed."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

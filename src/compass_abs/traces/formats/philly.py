@@ -13,6 +13,8 @@ from compass_abs.traces.trace import Trace
 from compass_abs.traces.values import moment, name
 
 _CHUNK = 1 << 20
+#: More blank space than this before the first bracket, and it is no log.
+_BLANKS = 4_096
 #: The longest record of the published file has some tens of kilobytes.
 _LONGEST_RECORD = 1 << 24
 
@@ -29,7 +31,7 @@ class PhillyLog:
     def matches(self, path: Path) -> bool:
         """True when the file starts as a JSON array does."""
         with open_text(path) as stream:
-            return stream.read(_CHUNK).lstrip()[:1] == "["
+            return stream.read(_BLANKS).lstrip()[:1] == "["
 
     def declared_capacity(self, path: Path) -> int | None:
         """None: the log doesn't say how many GPUs a server has."""

@@ -1,0 +1,40 @@
+"""A long file costs the memory of its jobs, not of its rows."""
+
+import tracemalloc
+from pathlib import Path
+
+from compass_abs.traces import BadRows, read_trace
+from tests.traces.files import HELIOS_HEADER, helios_row
+
+ROWS = 60_000
+
+
+def test_reading_a_long_file_of_few_jobs_takes_the_memory_of_the_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    with path.open("w") as out:
+        out.write(HELIOS_HEADER + "\n")
+        for i in range(ROWS):
+            # One row in a thousand wants a GPU, the others are CPU jobs and dropped.
+            out.write(helios_row(i, int(i % 1_000 == 0)) + "\n")
+    size = path.stat().st_size
+    tracemalloc.start()
+    trace = read_trace(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(trace.jobs) == ROWS // 1_000
+    assert trace.dropped == {"asks for no GPU": ROWS - ROWS // 1_000}
+    assert peak < size / 4
+
+
+def test_file_without_line_breaks_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "endless.csv"
+    with path.open("w") as out:
+        out.write(HELIOS_HEADER + "\n" + helios_row() + "\n")
+        for _ in range(40):
+            out.write("x" * 1_000_000)
+    tracemalloc.start()
+    trace = read_trace(path, bad_rows=BadRows.SKIP)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(trace.jobs) == 1
+    assert peak < 15_000_000
