@@ -1,5 +1,7 @@
 """Counts by size: what is refused, and the workload composition condition."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -81,3 +83,12 @@ def test_margin_is_the_papers_sum() -> None:
 def test_condition_holds_from_margin_zero() -> None:
     assert wcc_holds([0, 1, 0, 1, 0, 0, 0, 0, 0])
     assert not wcc_holds([0, 1, 0, 2, 0, 0, 0, 0, 0])
+
+
+def test_rooms_import_no_third_party_package() -> None:
+    script = (
+        "import sys, compass_abs.fragmentation, compass_abs.snapshots; "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules} & {'highspy', 'numpy', 'rich', 'typer'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == ""

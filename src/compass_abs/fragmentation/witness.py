@@ -61,7 +61,7 @@ def _of_residue(counts: Sequence[int]) -> list[Group]:
 
 
 def _with_a_three(n1: int, n2: int, n4: int) -> list[Group]:
-    """Lemma 6: where one 3 is left with 2s, at most one 4, and perhaps 1s: with a 1 it is a block of 4; else it waits open."""
+    """Lemma 6: the one 3 that is left beside 2s and at most one 4; with a 1 it is a block of 4, else it waits open."""
     if n1:
         return without_waste([((4,), n4), ((3, 1), 1), ((2,), n2), ((1,), n1 - 1)], 8)
     beside = {5: (2,), 7: (4,) if n4 else (2, 2)}.get((3 + 2 * n2 + 4 * n4) & 7, ())
