@@ -33,17 +33,21 @@ def summary_tables(summary: "Summary") -> "Iterator[RenderableType]":
 
 def day_table(lines: "Sequence[DayLine]") -> Table:
     """A row for each day."""
-    # N at one η, so that the table fits 80 columns; --json has all three.
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    # N at one η and no frame, so that the table fits 80 columns; --json has all three.
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("day", "date", "jobs", "GPUs", *lines[0].instance_shares, "N(0.90)", "WCC"):
         table.add_column(title, justify="right", no_wrap=True)
     for line in lines:
-        shares = (f"{share:.1%}" for share in line.instance_shares.values())
+        shares = (_share(share) for share in line.instance_shares.values())
         size = f"{line.nodes['0.90']:,}"
         table.add_row(
-            str(line.day), line.date, f"{line.jobs:,}", f"{line.gpus:,}", *shares, size, f"{line.wcc_coverage:.1%}"
+            str(line.day), line.date, f"{line.jobs:,}", f"{line.gpus:,}", *shares, size, _share(line.wcc_coverage)
         )
     return table
+
+
+def _share(value: float) -> str:
+    return f"{value:.0%}" if value in (0.0, 1.0) else f"{value:.1%}"
 
 
 def _facts(summary: "Summary") -> Table:
