@@ -154,13 +154,20 @@ def _progress(quiet: bool) -> "Iterator[Callable[[Progress], None]]":
 
 def _bar() -> "Iterator[Callable[[Progress], None]]":
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs,"),
-        TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left"),
+        rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TextColumn("runs,"),
+        rich.TimeElapsedColumn(), rich.TextColumn("gone,"), rich.TimeRemainingColumn(), rich.TextColumn("left"),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with rich.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("simulating", total=None)
 
         def show(progress: "Progress") -> None:
@@ -185,8 +192,8 @@ def _lines() -> "Callable[[Progress], None]":
         if now - last < 30 and progress.done not in (progress.known, progress.total):
             return
         last, fresh = now, progress.done - progress.known
-        left = (now - began) / fresh * (progress.total - progress.done) if fresh else None
-        ending = "" if left is None else f", about {left:,.0f} s left"
+        left = (now - began) / fresh * (progress.total - progress.done) if fresh else 0.0
+        ending = f", about {left:,.0f} s left" if left else ""
         typer.echo(f"{progress.done:,} of {progress.total:,} runs, {progress.known:,} known before{ending}", err=True)
 
     return show

@@ -76,9 +76,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         assert cell.eta is not None
         nodes = cluster_nodes(cell.workload, cell.day, cell.eta)
     name, parameters = parse_choice(cell.scheduler)
-    setup = Setup(
-        name, nodes, work.trace.capacity, parameters, cell.queue, PaperCost(cell.cost if cell.moves else 0.0)
-    )
+    setup = Setup(name, nodes, work.trace.capacity, parameters, cell.queue, PaperCost(cell.cost if cell.moves else 0.0))
     jobs = pin(work.trace.jobs, cell.pinned, cell.workload.seed) if cell.moves else work.trace.jobs
     meters: list[WindowMeter] = []
 

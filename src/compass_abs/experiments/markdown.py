@@ -9,7 +9,14 @@ from compass_abs.reporting.palette import name_of
 if TYPE_CHECKING:
     import polars
 
-_SHARES = ("agu", "utilisation", "window_utilisation", "window_fragmentation_share", "window_heads_of_8", "wcc_coverage")
+_SHARES = (
+    "agu",
+    "utilisation",
+    "window_utilisation",
+    "window_fragmentation_share",
+    "window_heads_of_8",
+    "wcc_coverage",
+)
 _NAMES = {
     "ajct": "AJCT (s)", "ajct_ratio": "AJCT / bound", "ajct_above_bound": "above bound", "afr": "AFR", "agu": "AGU",
     "migrations_per_job": "moves per job", "pauses_per_job": "pauses per job", "max_n_sif": "max N·SIF",

@@ -1,2 +1,78 @@
-def write_comparison_with_paper(results, folder):
-    return None
+"""The page "the paper and us": each number that the paper prints, and ours beside it, both from the same definition."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compass_abs.experiments.markdown import markdown_table
+from compass_abs.experiments.output import StudyResult, as_markdown
+from compass_abs.experiments.paper_measures import measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PAGE, TABLES = "the-paper-and-us.md", "paper-results.md"
+_INTRODUCTION = """\
+# The paper and us
+
+Each number that the paper prints and a simulation can be held against, ours beside it, from the same definition.
+Written by `compass reproduce all`, never by hand; the tables behind it are in [paper-results.md](paper-results.md).
+
+How ours come about: a day is the jobs submitted on it, on an empty cluster of N(η) nodes, until all have finished. FIFO
+with head-of-line blocking for everybody; a migration delays a job by 8 seconds. Means weigh each day the same. A lead
+is the strongest baseline's mean less COMPASS-ABS's (for AGU the other way round); negative means a baseline is ahead.
+"First" counts a (day, η) pair when nobody in the field is better; ties count for all who tie.
+"""
+
+
+def write_comparison_with_paper(results: Sequence[StudyResult], folder: Path) -> Path | None:
+    """Writes the page and the tables behind it; None when none of the studies is in the paper's table of numbers."""
+    known = {result.study.name: result for result in results}
+    content = _paper_values()
+    rows = [value for value in content["values"] if value.get("study", "coverage") in known]
+    if not rows:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / PAGE
+    page.write_text(_page(rows, known, content), encoding="utf-8")
+    (folder / TABLES).write_text(_tables(results), encoding="utf-8")
+    return page
+
+
+def _paper_values() -> dict[str, Any]:
+    import yaml
+
+    text = (files("compass_abs.experiments") / "paper_values.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
+
+
+def _page(rows: Sequence[Mapping[str, Any]], known: Mapping[str, StudyResult], content: Mapping[str, Any]) -> str:
+    parts = [_INTRODUCTION]
+    notes: Mapping[str, str] = content["notes"]
+    used: dict[str, int] = {}
+    for section in dict.fromkeys(str(row["section"]) for row in rows):
+        lines = []
+        for row in rows:
+            if str(row["section"]) != section:
+                continue
+            marks = [used.setdefault(note, len(used) + 1) for note in row.get("why", ())]
+            ours = measure(row, known, content)
+            lines.append([row["what"], row["paper"] or "–", ours, " ".join(f"[{mark}]" for mark in sorted(marks))])
+        title = "Ours" if section == "ours" else f"Section {section}"
+        parts.append(f"## {title}\n\n" + markdown_table(["what", "paper", "ours", "why they differ"], lines) + "\n")
+    parts.append("## Why they differ\n\n" + "\n".join(_numbered(used, notes)) + "\n")
+    return "\n".join(parts)
+
+
+def _numbered(used: Mapping[str, int], notes: Mapping[str, str]) -> "Iterable[str]":
+    return [f"{number}. {notes[name].strip()}" for name, number in used.items()]
+
+
+def _tables(results: Sequence[StudyResult]) -> str:
+    """Every study's page, one after the other, its headings a level deeper."""
+    parts = ["# The tables behind the paper and us\n\nWritten by `compass reproduce`; don't edit.\n"]
+    for result in results:
+        parts.append(as_markdown(result).replace("\n## ", "\n### ").replace("# ", "## ", 1))
+    return "\n".join(parts)

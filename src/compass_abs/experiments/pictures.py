@@ -13,7 +13,11 @@ from compass_abs.reporting.figures import FigureData, Panel, Point
 if TYPE_CHECKING:
     import polars
 
-_SERIES_TITLES = {"n_sif": "Avoidable partial nodes (N·SIF)", "utilisation": "GPU utilisation", "empty_nodes": "Empty nodes"}
+_SERIES_TITLES = {
+    "n_sif": "Avoidable partial nodes (N·SIF)",
+    "utilisation": "GPU utilisation",
+    "empty_nodes": "Empty nodes",
+}
 
 
 def figure_data(frame: "polars.DataFrame", spec: FigureSpec) -> FigureData:

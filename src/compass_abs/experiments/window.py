@@ -1,7 +1,6 @@
 """A few hours of a day under the magnifying glass: what the case study of section 6.6 shows."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from compass_abs.experiments.study import WindowSpec
 from compass_abs.model import ClusterState, Job, Reason, Verdict

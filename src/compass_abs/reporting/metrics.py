@@ -54,7 +54,7 @@ METRICS: tuple[Metric, ...] = (
         "Time during which the head of the queue waits although enough GPUs are free: they are scattered.",
     ),
     Metric(
-        "blocked_capacity", "by capacity", Better.NEITHER, "seconds",
+        "blocked_capacity", "Blocked by capacity", Better.NEITHER, "seconds",
         "Time during which the head of the queue waits because too few GPUs are free.",
     ),
     Metric(

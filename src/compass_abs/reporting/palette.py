@@ -44,15 +44,32 @@ _SPARE_MARKERS = "hp<>d8H1234"
 
 
 def looks(schedulers: Sequence[str]) -> dict[str, Look]:
-    """The look of each scheduler; those unknown here get spare ones in the order of their names."""
-    chosen = {name: LOOKS[name] for name in schedulers if name in LOOKS}
-    for i, name in enumerate(sorted(name for name in dict.fromkeys(schedulers) if name not in LOOKS)):
-        color, dash = _SPARE[i % len(_SPARE)]
-        chosen[name] = Look(color, dash, _SPARE_MARKERS[i % len(_SPARE_MARKERS)], name)
+    """The look of each scheduler.
+
+    A setting of a known one, such as `fft:period=60`, has its colour with another line and marker; those unknown here
+    get spare looks in the order of their names.
+    """
+    names = list(dict.fromkeys(schedulers))
+    chosen = {name: LOOKS[name] for name in names if name in LOOKS}
+    settings, strangers = 0, 0
+    for name in sorted(name for name in names if name not in LOOKS):
+        base = LOOKS.get(name.partition(":")[0])
+        if base is not None:
+            dash = (DASHED, DOTTED)[settings % 2]
+            chosen[name] = Look(base.color, dash, _SPARE_MARKERS[settings % len(_SPARE_MARKERS)], name_of(name))
+            settings += 1
+        else:
+            color, dash = _SPARE[strangers % len(_SPARE)]
+            marker = _SPARE_MARKERS[-1 - strangers % len(_SPARE_MARKERS)]
+            chosen[name] = Look(color, dash, marker, name_of(name))
+            strangers += 1
     return chosen
 
 
 def name_of(scheduler: str) -> str:
-    """How people know a scheduler."""
-    look = LOOKS.get(scheduler)
-    return look.label if look else scheduler
+    """How people know a scheduler: `fft:period=60` is FFT (period 60)."""
+    if scheduler in LOOKS:
+        return LOOKS[scheduler].label
+    name, colon, parameters = scheduler.partition(":")
+    known = LOOKS[name].label if name in LOOKS else name
+    return f"{known} ({parameters.replace('=', ' ').replace(',', ', ')})" if colon else known

@@ -1,6 +1,7 @@
 """A comparison from run directories, as `compass simulate --out` and `compass compare --out` write them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,17 @@ def comparison_of(directories: Sequence[Path], title: str = "") -> Comparison:
         },
         dropped=[Dropped(str(reason), int(rows)) for reason, rows in trace.get("dropped", {}).items()],
         notes=[str(note) for note in trace.get("notes", ())],
+        epoch=_epoch(trace),
     )
+
+
+def _epoch(trace: Mapping[str, Any]) -> float | None:
+    """When the trace's clock began, where a run of one day says its date."""
+    word, _, number = str(trace.get("part", "")).partition(" ")
+    if word != "day" or not number.isdecimal() or not trace.get("date"):
+        return None
+    midnight = datetime.fromisoformat(str(trace["date"])).replace(tzinfo=UTC)
+    return (midnight - timedelta(days=int(number) - 1)).timestamp()
 
 
 def _expanded(directories: Sequence[Path]) -> list[Path]:

@@ -47,8 +47,7 @@ class LocalExecutor:
             while todo and len(running) < 3 * self._workers:
                 running.add(pool.submit(attempt, *todo.pop()))
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in sorted((f.result() for f in done), key=lambda outcome: outcome.position):
-                yield future
+            yield from sorted((future.result() for future in done), key=lambda outcome: outcome.position)
 
 
 def _be_a_good_child(parent: int) -> None:

@@ -44,7 +44,10 @@ class SlurmExecutor:
         try:
             executor = submitit.AutoExecutor(folder=self._folder, cluster=self._cluster)
             executor.update_parameters(
-                timeout_min=self._minutes, name="compass-sweep", slurm_array_parallelism=self._workers, **self._parameters
+                timeout_min=self._minutes,
+                name="compass-sweep",
+                slurm_array_parallelism=self._workers,
+                **self._parameters,
             )
             jobs = executor.map_array(attempt_all, parts)
             for job in submitit.helpers.as_completed(jobs, poll_frequency=1):

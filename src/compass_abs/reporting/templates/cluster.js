@@ -34,7 +34,8 @@ function barLayout(width, nodes, capacity) {
     const most = Math.max(1, Math.floor((width + gap) / (cell + gap))), rows = Math.ceil(nodes / most);
     const columns = Math.ceil(nodes / rows); // rows of equal length
     const pitch = capacity * high + mark + (rows > 1 ? Math.max(4, gap * 3) : 0), height = rows * pitch;
-    if (height <= tallest || cell <= 1) return { cell, gap, high, mark, columns, rows, pitch, height: Math.max(height, 40) };
+    const wide = Math.min(cell * 1.4, (width + gap) / columns - gap);
+    if (height <= tallest || cell <= 1) return { cell: wide, gap, high, mark, columns, rows, pitch, height: Math.max(height, 40) };
   }
 }
 
