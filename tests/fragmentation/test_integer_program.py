@@ -34,3 +34,10 @@ def test_program_without_unknowns_is_answered_by_its_rows() -> None:
     assert solve(program) == []
     program.add_row({}, 1, UNBOUNDED)
     assert solve(program) is None
+
+
+def test_answer_one_above_the_bound_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integer_program, "_MARGIN", -1)
+    program = IntegerProgram([1])
+    program.add_row({0: 1}, 3, UNBOUNDED)
+    assert solve(program) == [3]
