@@ -121,7 +121,7 @@ class ContextAwareFgd(Scheduler):
     def rebuild(self) -> None:
         """Counts the GPUs anew: from how many free ones on it is off-peak."""
         total = self.state.available_nodes * self.state.capacity
-        self._free_off_peak = (1 - self._peak) * total
+        self._free_off_peak = total - self._peak * total
 
     def _hold_until(self, job: Job, now: float) -> float:
         """When the hold of a job that would add fragmentation ends."""

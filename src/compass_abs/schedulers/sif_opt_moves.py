@@ -3,10 +3,16 @@
 from typing import ClassVar
 
 from compass_abs.model import Cause, Decision, Job, Migration, Verdict
-from compass_abs.planner import Impossible
+from compass_abs.planner import Impossible, Obstacle
 from compass_abs.schedulers.base import Scheduler, Situation
 from compass_abs.schedulers.histogram import choose_nodes
 from compass_abs.schedulers.repacking import making_room, tidying
+
+_VERDICTS = {
+    Obstacle.CAPACITY: Verdict.CAPACITY,
+    Obstacle.PACKING: Verdict.CAPACITY,
+    Obstacle.PINNED: Verdict.POLICY,
+}
 
 
 class RealisableOracle(Scheduler):
@@ -36,13 +42,20 @@ class RealisableOracle(Scheduler):
             if found is None:
                 return self.refuse(job, Verdict.FRAGMENTATION, "too full to move anything but all at once")
             if isinstance(found, Impossible):
-                return self.refuse(job, Verdict.CAPACITY, str(found))
+                return self.refuse(job, _VERDICTS.get(found.obstacle, Verdict.FRAGMENTATION), str(found))
             before, nodes = found[0], list(found[1])
             self._carry_out(before)
         state.place(job, nodes)
         after = tidying(state, situation, Cause.TIDY)
+        if not after:
+            return Decision(job, tuple(nodes), before=before)
+        # Nobody pays for moving a job that hasn't started: the others move first, and it starts where it belongs.
+        # Without it every step has at least as much room as it had with it.
         self._carry_out(after)
-        return Decision(job, tuple(nodes), before=before, after=after)
+        nodes = list(state.release(job.id).nodes)
+        state.place(job, nodes)
+        others = tuple(move for move in after if move.instance.job_id != job.id)
+        return Decision(job, tuple(nodes), before=before + others)
 
     def finish(self, job_id: str, situation: Situation) -> Decision:
         """Frees the job's GPUs and packs what is left."""
