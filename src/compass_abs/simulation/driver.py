@@ -91,6 +91,7 @@ class Simulation:
         if type(scheduler).submitted is not Scheduler.submitted:
             # Schedulers that learn the demand have seen the days before; they are not told what became of them.
             for job in history:
+                self.situation.now = job.submitted
                 scheduler.submitted(job, self.situation)
         changes = sorted(node_changes, key=lambda change: change.time)
         self._changes_left = len(changes)

@@ -1,6 +1,7 @@
 """Node failures, additions and cordons, as events of a trace."""
 
 import csv
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def read_node_changes(path: Path) -> list[NodeChange]:
             try:
                 time = float(row["time"] or "")
             except ValueError:
-                raise NodeChangeError(f"{place}: time is {row['time']!r}, expected seconds") from None
+                time = math.nan
+            if not math.isfinite(time):
+                raise NodeChangeError(f"{place}: time is {row['time']!r}, expected seconds")
             if row["status"] not in list(NodeStatus):
                 known = ", ".join(NodeStatus)
                 raise NodeChangeError(f"{place}: status is {row['status']!r}, expected one of {known}")
