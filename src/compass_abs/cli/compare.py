@@ -109,7 +109,7 @@ def demo(
 
 
 #: The sample that the package ships, synthetic and calibrated to Venus.
-SAMPLE = "venus-sample"
+SAMPLE = "demo"
 
 
 def _names(text: str) -> list[str]:
