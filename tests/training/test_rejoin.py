@@ -31,9 +31,7 @@ def move(job: Gang, mover: int) -> None:
     assert job.processes.pop(mover).wait(30) == 0
     job.next_generation()
     for rank in job.processes:
-        directive = Directive(
-            request, DirectiveKind.REJOIN, job.generation, str(job.control), "127.0.0.1", job.port
-        )
+        directive = Directive(request, DirectiveKind.REJOIN, job.generation, str(job.control), "127.0.0.1", job.port)
         contract.post_directive(old, rank, directive)
     job.fork(mover)
 

@@ -100,9 +100,12 @@ class TorchGroup:
 
 
 def join(worker: Worker, backend: str | None) -> Group:
-    """The gang of this worker, met at its rendezvous; a group that the program has made itself is used as it is."""
+    """The gang of this worker, met at its rendezvous; a group that the program has made itself is used as it is.
+
+    Without torch, or with the backend "none", each process is on its own.
+    """
     torch = sys.modules.get("torch")
-    if torch is None or not torch.distributed.is_available():
+    if backend == "none" or torch is None or not torch.distributed.is_available():
         return Alone()
     dist = torch.distributed
     if dist.is_initialized():

@@ -97,22 +97,27 @@ class Mailbox:
             self._seen = version
             try:
                 request = read_request(control)
-            except ContractError as error:
+            except (ContractError, OSError) as error:
                 print(f"compass: {error}; ignored", file=sys.stderr)
                 return self._unanswered
             if request is not None and request.id != self._answered:
                 self._unanswered = request
         return self._unanswered
 
-    def answer(self, answer: Acknowledgement) -> None:
-        """Acknowledges a request, once."""
+    def answer(self, answer: Acknowledgement) -> bool:
+        """Acknowledges a request, once; False when that could not be written, and the request still waits."""
+        if self.worker.control_dir is not None:
+            try:
+                acknowledge(self.worker.control_dir, replace(answer, time=time.time()))
+            except OSError as error:
+                print(f"compass: {error}; acknowledged at the next step instead", file=sys.stderr)
+                return False
         self._answered = answer.request
         if self._unanswered is not None and self._unanswered.id == answer.request:
             self._unanswered = None
         self._nudged = False
         self._nudges += 1
-        if self.worker.control_dir is not None:
-            acknowledge(self.worker.control_dir, replace(answer, time=time.time()))
+        return True
 
     def directive(self, request: str) -> Directive | None:
         """What to do after this request, once it is known."""
@@ -120,7 +125,7 @@ class Mailbox:
             return None
         try:
             return read_directive(self.worker.control_dir, self.worker.instance, request)
-        except ContractError as error:
+        except (ContractError, OSError) as error:
             print(f"compass: {error}; ignored", file=sys.stderr)
             return None
 
@@ -145,7 +150,11 @@ class Mailbox:
         self.progress = replace(self.progress, state=state, time=now, **changes)
         self._next_beat = now + _HEARTBEAT
         if self.worker.control_dir is not None:
-            report(self.worker.control_dir, self.progress)
+            try:
+                report(self.worker.control_dir, self.progress)
+            except OSError as error:
+                # A heartbeat less is no reason to lose a training run.
+                print(f"compass: {error}; progress not reported", file=sys.stderr)
 
     def beat(self, state: ProcessState, **changes: Any) -> None:
         """Reports when the state is new or the last report is a while ago."""

@@ -127,7 +127,7 @@ def read_payload(path: Path, digest: str) -> tuple[bytes, list[Any]]:
         table = json.loads(bytes(data[end - table_size : end]))
         sizes = [_element_size(dtype) * _count(shape) for dtype, shape in table]
         offsets = list(_offsets(end, sizes))
-        if offsets and offsets[-1] + sizes[-1] > size:
+        if any(count and start + count > size for start, count in zip(offsets, sizes, strict=True)):
             raise ValueError("cut short")
         views = [data[start : start + count] for start, count in zip(offsets, sizes, strict=True)]
         found = _digest(lambda extent: hashlib.sha256(extent[1]).digest(), list(_extents(data[:end], views)))

@@ -222,7 +222,7 @@ class Session:
             request.kind is RequestKind.REFORM and (self.worker.instance in request.movers or not self.can_rejoin)
         )
         holds = not leaves and request.kind in (RequestKind.HOLD, RequestKind.REFORM)
-        self._mailbox.answer(
+        told = self._mailbox.answer(
             Acknowledgement(
                 request=request.id,
                 rank=self.worker.rank,
@@ -236,11 +236,9 @@ class Session:
             )
         )
         self._seen_at = 0.0
-        if manifest is None:
+        # Nobody goes before everybody has acknowledged.
+        if manifest is None or ((leaves or holds) and self._group.any(not told)):
             return
-        if leaves or holds:
-            # Nobody goes before everybody has acknowledged.
-            self._group.any(False)
         if leaves:
             raise Stopped
         if holds:

@@ -128,13 +128,13 @@ class Standby:
             os.set_blocking(descriptor, False)
         self._wake_writer = wake_writer
         self._stopping = False
-
-    def serve(self) -> None:
-        """Until TERM. Processes that it has forked live on."""
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Until TERM. Processes that it has forked live on."""
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wake, selectors.EVENT_READ)
         while not self._stopping:

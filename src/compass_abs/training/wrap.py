@@ -170,7 +170,7 @@ class Wrapped:
         leaves = request.kind in (RequestKind.STOP, RequestKind.REFORM)
         found, error = self._save(goes_on=not (holds or leaves))
         lost = self._lost(found) if self.rules.cooperation is Cooperation.NONE else 0.0
-        self.mailbox.answer(
+        told = self.mailbox.answer(
             Acknowledgement(
                 request=request.id,
                 rank=self.worker.rank,
@@ -182,7 +182,7 @@ class Wrapped:
                 phases={"seen": seen, "agreed": seen, "saved": time.time()},
             )
         )
-        if error:
+        if error or not told:
             self._signal_all(signal.SIGCONT)
             return
         if leaves:
@@ -206,6 +206,9 @@ class Wrapped:
         while time.monotonic() < deadline:
             ended = self._child.poll() is not None
             now = self._newest()
+            if now is not None and latest is not None and latest != before and now.path != latest.path:
+                # It is at the next one already, so this one is complete; waiting for quiet might last for ever.
+                return latest, ""
             if now != latest:
                 latest, since = now, time.monotonic()
             complete = ended or (
