@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: The paper's field, and ours.
 FIELD = "gfs,fgd,cafgd,mcg,drr,fft,compass-abs,compass-jit"
+#: The sample that the package ships: a contended day, generated.
+SAMPLE = "demo"
 #: What `--out` writes beside the run directories; by it a later run knows what it may replace.
 COMPARISON, REPORT = "comparison.json", "report.html"
 
