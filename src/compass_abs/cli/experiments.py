@@ -153,15 +153,8 @@ def _progress(quiet: bool) -> "Iterator[Callable[[Progress], None]]":
 
 
 def _bar() -> "Iterator[Callable[[Progress], None]]":
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
         rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TextColumn("runs,"),
@@ -177,7 +170,7 @@ def _bar() -> "Iterator[Callable[[Progress], None]]":
                     bar.console.print(f"{progress.known:,} of {progress.total:,} runs are known already")
             bar.update(task, completed=progress.done - progress.known)
 
-        yield show  # type: ignore[misc]
+        yield show
 
 
 def _lines() -> "Callable[[Progress], None]":
