@@ -57,8 +57,8 @@ def _gfs_shapes() -> list[Shape]:
             gangs[workers, 8] = number * share
             gangs[workers, 1] = number * (1 - share)
     single = {(1, gpus): float(n) for gpus, n in jobs.items()}
-    for (_, gpus), number in gangs.items():
-        single[1, gpus] -= number
+    for (_, gpus), gang_jobs in gangs.items():
+        single[1, gpus] -= gang_jobs
     return [Shape(w, g, round(1e5 * n / total, 1)) for (w, g), n in sorted({**single, **gangs}.items())]
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compass_abs.model import CompassError
-from compass_abs.traces import BadRows, RowOrder, Trace, TraceError, read_trace
+from compass_abs.model import CompassError, Job
+from compass_abs.traces import BadRows, RowOrder, Trace, TraceError, read_trace, write_trace
 from tests.traces.files import (
     ACME_HEADER,
     GFS_HEADER,
@@ -214,3 +214,17 @@ def test_skipping_counts_exactly_the_bad_rows(
     trace = read_trace(write(tmp_path_factory.mktemp("t"), GFS_HEADER, *ordered), bad_rows=BadRows.SKIP)
     assert len(trace.jobs) == good
     assert sum(trace.dropped.values()) == bad
+
+
+@given(changes=st.lists(st.tuples(st.integers(4, 10_000), st.integers(0, 255)), max_size=20), kept=st.floats(0.1, 1.0))
+def test_reader_fed_a_damaged_parquet_file_never_raises_another_exception(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]], kept: float
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "t.parquet"
+    write_trace(Trace(tuple(Job(f"j{i}", 1, 1, float(i), 1.0) for i in range(50))), path)
+    content = bytearray(path.read_bytes())
+    for at, value in changes:
+        content[4 + at % (len(content) - 4)] = value
+    path.write_bytes(content[: max(4, int(kept * len(content)))] if kept < 0.3 else content)
+    for bad_rows in BadRows:
+        read_as_it_comes(path, bad_rows)

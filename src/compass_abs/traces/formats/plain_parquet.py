@@ -86,8 +86,9 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
             if part.height < _SLICE:
                 return
             start += _SLICE
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{path}: {str(error).splitlines()[0]}") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        # Some damaged files bring its reader to panic, which is no ordinary exception.
+        raise TraceError(f"{path}: not a readable Parquet file ({_first_line(error)})") from None
 
 
 def _said(path: Path) -> dict[str, list[str]]:
@@ -96,12 +97,19 @@ def _said(path: Path) -> dict[str, list[str]]:
     try:
         text = pl.read_parquet_metadata(path).get(_KEY)
         pairs = json.loads(text) if text else []
-    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
-        raise TraceError(f"{path}: {str(error).splitlines()[0]}") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise TraceError(f"{path}: not a readable Parquet file ({_first_line(error)})") from None
     said: dict[str, list[str]] = {}
-    for key, value in pairs:
-        said.setdefault(key, []).append(value)
+    try:
+        for key, value in pairs:
+            said.setdefault(str(key), []).append(str(value))
+    except (TypeError, ValueError):
+        raise TraceError(f"{path}: its metadata {_KEY!r} is not a list of pairs") from None
     return said
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def write_parquet(trace: Trace, path: Path) -> None:
