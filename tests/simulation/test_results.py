@@ -1,0 +1,122 @@
+"""A run as files: complete, the same bytes every time, never over another run unless told to."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from compass_abs.model import Job, NodeStatus
+from compass_abs.simulation import Existing, NodeChange, Result, ResultsError, Setup, StrictCost, record
+from compass_abs.simulation.perfetto import perfetto_events
+from compass_abs.simulation.results import CONFIG, PERFETTO, SUMMARY, TABLES
+
+
+def some_jobs() -> list[Job]:
+    """Enough of everything to block, move and fragment."""
+    return [Job(f"j{i}", 1 + i % 3, 1 + (i * 5) % 8, i * 4.25, 30 + (i * 37) % 91) for i in range(300)]
+
+
+def some_run() -> Result:
+    """COMPASS-ABS with a failing node."""
+    changes = (NodeChange(200, "n3", NodeStatus.LOST), NodeChange(400, "n3", NodeStatus.UP))
+    setup = Setup("compass-abs", 12, cost=StrictCost(3, 5), node_changes=changes, checkpoint_period=20)
+    return record(some_jobs(), setup, about={"name": "some"})
+
+
+def test_a_run_directory_reads_back_as_it_was(tmp_path: Path) -> None:
+    run = some_run()
+    run.save(tmp_path / "run")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted(
+        [CONFIG, SUMMARY, PERFETTO, *(f"{table}.parquet" for table in TABLES)]
+    )
+    back = Result.load(tmp_path / "run")
+    assert back.summary == run.summary
+    assert back.config == run.config
+    for table in TABLES:
+        assert getattr(back, table).equals(getattr(run, table))
+    assert back.config["setup"]["cost"] == {"model": "strict", "checkpoint": 3, "restore": 5}
+    assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+
+
+def test_a_run_is_not_overwritten_unless_told_to(tmp_path: Path) -> None:
+    run = some_run()
+    run.save(tmp_path / "run")
+    with pytest.raises(ResultsError, match="--force"):
+        run.save(tmp_path / "run")
+    run.save(tmp_path / "run", Existing.REPLACE)
+    (tmp_path / "run" / SUMMARY).unlink()
+    with pytest.raises(ResultsError, match="no earlier run"):
+        run.save(tmp_path / "run", Existing.REPLACE)
+
+
+def test_what_is_no_run_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ResultsError, match="no earlier run"):
+        some_run().save(tmp_path, Existing.REPLACE)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    with pytest.raises(ResultsError, match="is a file"):
+        some_run().save(tmp_path / "thesis.tex", Existing.REPLACE)
+
+
+def test_a_directory_without_a_run_is_named_when_read(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"no run directory: it has no config\.yaml"):
+        Result.load(tmp_path)
+
+
+def test_perfetto_slices_on_a_track_never_overlap_and_arrows_join_them() -> None:
+    run = some_run()
+    events = perfetto_events(run.events, run.timeseries, run.node_names)
+    json.dumps(events)
+    tracks: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    for slices in tracks.values():
+        slices.sort()
+        assert all(first[1] <= second[0] for first, second in pairwise(slices))
+    starts = {event["id"]: event for event in events if event["ph"] == "s"}
+    ends = {event["id"]: event for event in events if event["ph"] == "f"}
+    assert starts.keys() == ends.keys()
+    assert len(starts) == run.summary.migrations > 0
+    for number, arrow in starts.items():
+        slices = tracks[arrow["pid"], arrow["tid"]]
+        assert any(begin <= arrow["ts"] <= end for begin, end in slices)
+        assert any(begin == ends[number]["ts"] for begin, _ in tracks[ends[number]["pid"], ends[number]["tid"]])
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names[1] == "n0"
+    assert names[0] == "cluster"
+
+
+def test_perfetto_slices_last_as_long_as_gangs_hold_gpus() -> None:
+    run = some_run()
+    events = perfetto_events(run.events, run.timeseries)
+    held = sum(event["dur"] * event["args"]["gpus"] for event in events if event["ph"] == "X")
+    table = run.jobs
+    gpus = table["instances"] * table["gpus"]
+    assert held == (gpus * (table["service_us"] + table["delay_us"] + table["redone_us"])).sum()
+
+
+SCRIPT = """
+import sys
+from itertools import pairwise
+from pathlib import Path
+from tests.simulation.test_results import some_run
+some_run().save(Path(sys.argv[1]))
+"""
+
+
+def test_two_processes_write_the_same_bytes(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    digests = []
+    for seed in ("1", "2"):
+        target = tmp_path / seed
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", SCRIPT, str(target)], check=True, cwd=root, env=environment)
+        digests.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(target.iterdir())})
+    assert digests[0] == digests[1]
+    assert "events.parquet" in digests[0]
