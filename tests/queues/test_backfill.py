@@ -1,0 +1,125 @@
+"""EASY backfilling: what passes the head never delays it."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compass_abs.model import ClusterState, Job
+from compass_abs.queues import make_queue
+from compass_abs.queues.backfill import Backfill
+from compass_abs.schedulers.base import Scheduler, Situation
+from compass_abs.schedulers.best_fit import BestFit
+from compass_abs.schedulers.sif_opt import FluidOracle
+from compass_abs.schedulers.spread import LeastAllocated
+from compass_abs.simulation import Simulation
+from tests.simulation.doubles import Ledger, workloads
+
+US = 1_000_000
+
+
+def run(jobs: list[Job], scheduler: Scheduler, queue: str = "backfill") -> Ledger:
+    ledger = Ledger()
+    Simulation(jobs, scheduler, make_queue(queue, scheduler), observer=ledger).run()
+    return ledger
+
+
+def starts(jobs: list[Job], nodes: int = 2) -> dict[str, float]:
+    ledger = run(jobs, BestFit(ClusterState(nodes)))
+    return {name: record.first_start / US for name, record in ledger.records.items()}
+
+
+#: Holds node 0 until 100, and an 8 × 2 that waits for it.
+LONG, HEAD = Job("long", 1, 8, 0, 100), Job("head", 2, 8, 1, 10)
+
+
+def test_a_job_that_ends_before_the_reservation_passes() -> None:
+    assert starts([LONG, HEAD, Job("short", 1, 8, 2, 98)])["short"] == 2
+
+
+def test_a_job_that_would_delay_the_head_does_not_pass() -> None:
+    found = starts([LONG, HEAD, Job("late", 1, 1, 2, 98.000001)])
+    assert (found["head"], found["late"]) == (100, 110)
+
+
+def test_a_long_job_passes_where_the_head_needs_no_gpus() -> None:
+    # At 50 four nodes are free and the head takes three: one job may stay on, a second may not.
+    two, head = Job("two", 2, 8, 0, 50), Job("head", 3, 8, 1, 10)
+    found = starts([two, head, Job("x", 1, 8, 2, 500), Job("y", 1, 8, 3, 500)], 4)
+    assert found == {"two": 0, "head": 50, "x": 2, "y": 60}
+
+
+def test_jobs_behind_an_admitted_head_are_tried_in_the_same_pass() -> None:
+    found = starts([LONG, Job("block", 1, 8, 0.5, 20), HEAD, Job("short", 1, 1, 2, 5)])
+    assert found == {"long": 0, "block": 0.5, "head": 100, "short": 20.5}
+
+
+def test_a_job_of_unknown_end_never_passes_unless_it_cannot_hurt() -> None:
+    state = ClusterState(2)
+    queue, situation = Backfill(state), Situation()
+    state.place(LONG, [0])
+    situation.ends["long"] = 100.0
+    queue.push(HEAD)
+    queue.push(Job("open", 1, 1, 2, None))
+    attempts = queue.attempts(situation)
+    assert next(attempts).id == "head"
+    assert [job.id for job in attempts] == []
+
+
+def test_without_known_ends_nobody_passes() -> None:
+    state = ClusterState(2)
+    queue = Backfill(state)
+    state.place(LONG, [0])
+    assert queue.reserve(HEAD, Situation()) is None
+
+
+def test_a_held_head_keeps_its_room() -> None:
+    state = ClusterState(2)
+    queue = Backfill(state)
+    situation = Situation()
+    reservation = queue.reserve(HEAD, situation)
+    assert reservation is not None
+    assert (reservation.time, reservation.spare) == (0.0, 0)
+
+
+@settings(max_examples=200)
+@given(jobs=workloads(most=25, nodes=3), spread=st.booleans())
+def test_nobody_who_passes_makes_a_blocked_head_start_later_than_reserved(jobs: list[Job], spread: bool) -> None:
+    scheduler: Scheduler = LeastAllocated(ClusterState(3)) if spread else BestFit(ClusterState(3))
+    jobs = [job for job in jobs if -(-job.instances // (8 // job.gpus)) <= 3]
+    promised: dict[str, float] = {}
+    queue = Backfill(scheduler.state)
+    reserve = queue.reserve
+
+    def remembering(head, situation):  # type: ignore[no-untyped-def]
+        found = reserve(head, situation)
+        if found is not None:
+            promised[head.id] = min(found.time, promised.get(head.id, found.time))
+        return found
+
+    queue.reserve = remembering  # type: ignore[method-assign]
+    ledger = Ledger()
+    Simulation(jobs, scheduler, queue, observer=ledger).run()
+    for job_id, time in promised.items():
+        assert ledger.records[job_id].first_start <= round(time * US) + 1
+
+
+@settings(max_examples=80)
+@given(jobs=workloads(most=25, nodes=3))
+def test_the_bounds_backfill_keeps_its_promises_too(jobs: list[Job]) -> None:
+    jobs = [job for job in jobs if -(-job.instances // (8 // job.gpus)) <= 3]
+    scheduler = FluidOracle(ClusterState(3))
+    queue = make_queue("backfill", scheduler)
+    assert isinstance(queue, Backfill)
+    promised: dict[str, float] = {}
+    reserve = queue.reserve
+
+    def remembering(head, situation):  # type: ignore[no-untyped-def]
+        found = reserve(head, situation)
+        if found is not None:
+            promised[head.id] = min(found.time, promised.get(head.id, found.time))
+        return found
+
+    queue.reserve = remembering  # type: ignore[method-assign]
+    ledger = Ledger()
+    Simulation(jobs, scheduler, queue, observer=ledger).run()
+    for job_id, time in promised.items():
+        assert ledger.records[job_id].first_start <= round(time * US) + 1
