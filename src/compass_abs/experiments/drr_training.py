@@ -2,13 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import mean
 
 import numpy as np
 
 from compass_abs.model import ClusterState, Job
 from compass_abs.schedulers.drr import DefragmentingRescheduler
 from compass_abs.schedulers.drr_learning import Experience, Improver, agreement, copy, fresh, imitate, probabilities
-from compass_abs.schedulers.drr_policy import BestFitPolicy, Network, NetworkPolicy, Policy, View, free_on_partial
+from compass_abs.schedulers.drr_policy import (
+    CLASSES,
+    BestFitPolicy,
+    Network,
+    NetworkPolicy,
+    Policy,
+    View,
+    free_on_partial,
+)
 from compass_abs.simulation import simulate
 from compass_abs.traces import Trace, cluster_size, day
 from compass_abs.traces.synthesis import synthesize
@@ -26,6 +35,8 @@ class Schedule:
 
     training_days: int = 40
     validation_days: int = 20
+    #: Further days on which what was chosen for its validation has to prove itself.
+    confirmation_days: int = 40
     imitated_decisions: int = 50_000
     updates: int = 200
     decisions_per_update: int = 2048
@@ -51,6 +62,9 @@ class Outcome:
     best_fit_ajct: float
     imitation_ajct: float
     final_ajct: float
+    #: The same on the confirmation days.
+    confirmed_imitation_ajct: float
+    confirmed_final_ajct: float
     #: The update whose policy was kept; 0 for the imitation itself.
     kept_update: int
 
@@ -59,43 +73,64 @@ class Outcome:
         return asdict(self)
 
 
-def train(
-    trace: Trace, seed: int, schedule: Schedule, report: Callable[[str], None] = lambda text: None
-) -> tuple[Network, Outcome]:
-    """The policy of this seed, on validation days no worse than the imitation, and how it came out.
+def train(trace: Trace, seed: int, schedule: Schedule, report: Callable[[str], None]) -> tuple[Network, Outcome]:
+    """The policy of this seed, never worse than the imitation on days that it wasn't trained on, and how it came out.
 
-    The trace's first days are for training, the next for validation.
+    The trace's first days are for training, the next for validation, the others for confirmation: of twenty policies
+    the best on a few days is so by luck, too, and unconfirmed it may well be worse than the imitation.
     """
     draw = np.random.default_rng(seed)
-    episodes = episodes_of(trace, schedule.training_days + schedule.validation_days)
-    training, validation = episodes[: schedule.training_days], episodes[schedule.training_days :]
-    best_fit = mean_ajct(validation, BestFitPolicy())
-    actor = fresh(draw, 9)
+    episodes = episodes_of(trace, schedule.training_days + schedule.validation_days + schedule.confirmation_days)
+    training, others = episodes[: schedule.training_days], episodes[schedule.training_days :]
+    validation, confirmation = others[: schedule.validation_days], others[schedule.validation_days :]
+    best_fit = ajcts(validation, BestFitPolicy())
+    actor = fresh(draw, CLASSES)
     imitate(actor, observe(training, BestFitPolicy(), schedule.imitated_decisions), draw)
     agreed = agreement(actor, observe(validation, BestFitPolicy(), schedule.imitated_decisions))
-    imitation = mean_ajct(validation, NetworkPolicy(actor))
-    report(f"seed {seed}: imitation agrees on {agreed:.2%}; AJCT {imitation:.1f} s, best fit {best_fit:.1f} s")
-    kept, kept_ajct, kept_update = copy(actor), imitation, 0
+    imitation, imitated = copy(actor), ajcts(validation, NetworkPolicy(actor))
+    report(
+        f"seed {seed}: imitation agrees on {agreed:.2%}; AJCT {mean(imitated):.1f} s, best fit {mean(best_fit):.1f} s"
+    )
+    kept, kept_ajcts, kept_update = imitation, imitated, 0
     improver = Improver(actor, draw)
-    experience, at = Experience(), 0
     for update in range(1, schedule.updates + 1):
-        while len(experience) < schedule.decisions_per_update:
-            episode = training[int(draw.integers(len(training)))]
-            run(episode, Explorer(actor, draw, experience))
-            at += 1
-        improver.improve(experience, update / schedule.updates)
         experience = Experience()
+        while len(experience) < schedule.decisions_per_update:
+            run(training[int(draw.integers(len(training)))], Explorer(actor, draw, experience))
+        improver.improve(experience, update / schedule.updates)
         if update % schedule.validate_every == 0:
-            ajct = mean_ajct(validation, NetworkPolicy(actor))
-            report(f"seed {seed}: update {update}, AJCT {ajct:.1f} s")
-            if ajct < kept_ajct:
-                kept, kept_ajct, kept_update = copy(actor), ajct, update
-    return kept, Outcome(seed, agreed, best_fit, imitation, kept_ajct, kept_update)
+            found = ajcts(validation, NetworkPolicy(actor))
+            report(f"seed {seed}: update {update}, AJCT {mean(found):.1f} s")
+            if is_better(found, kept_ajcts):
+                kept, kept_ajcts, kept_update = copy(actor), found, update
+    confirmed_imitation = confirmed = ajcts(confirmation, NetworkPolicy(imitation))
+    if kept_update:
+        confirmed = ajcts(confirmation, NetworkPolicy(kept))
+        if not is_better(confirmed, confirmed_imitation):
+            report(f"seed {seed}: update {kept_update} isn't confirmed; the imitation stays")
+            kept, kept_ajcts, kept_update, confirmed = imitation, imitated, 0, confirmed_imitation
+    return kept, Outcome(
+        seed,
+        agreed,
+        mean(best_fit),
+        mean(imitated),
+        mean(kept_ajcts),
+        mean(confirmed_imitation),
+        mean(confirmed),
+        kept_update,
+    )
+
+
+def is_better(new: Sequence[float], old: Sequence[float]) -> bool:
+    """Whether the mean AJCT fell, and the mean of the days' ratios too: one bad day can't hide many good ones."""
+    ratio = mean([a / b for a, b in zip(new, old, strict=True)])
+    return ratio < 1 and mean(new) < mean(old)
 
 
 def training_days(model: str, schedule: Schedule) -> Trace:
     """The synthetic days of this model on which to train and validate; the same for every seed of the training."""
-    return synthesize(workload(model), schedule.training_days + schedule.validation_days, _TRACE_SEED)
+    days = schedule.training_days + schedule.validation_days + schedule.confirmation_days
+    return synthesize(workload(model), days, _TRACE_SEED)
 
 
 def episodes_of(trace: Trace, count: int) -> list[Episode]:
@@ -117,9 +152,9 @@ def run(episode: Episode, policy: Policy) -> float:
     return ajct
 
 
-def mean_ajct(episodes: Sequence[Episode], policy: Policy) -> float:
-    """The mean of the days' AJCTs."""
-    return sum(run(episode, policy) for episode in episodes) / len(episodes)
+def ajcts(episodes: Sequence[Episode], policy: Policy) -> list[float]:
+    """Each day's AJCT."""
+    return [run(episode, policy) for episode in episodes]
 
 
 def observe(episodes: Sequence[Episode], policy: Policy, decisions: int) -> Experience:

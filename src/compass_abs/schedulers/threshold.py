@@ -22,9 +22,9 @@ class ThresholdDefragmenter(BestFit):
     """Best fit, and every five minutes, if fragmentation is above a threshold, a few moves off the emptiest nodes.
 
     The score is the share of idle GPUs that lie on partial nodes. Above the threshold, instances of nodes with less
-    than `low` of their GPUs in use move to the fullest fuller nodes that hold them, emptiest node first, largest
-    instance first. At most `moves` are in flight, `hourly` start within an hour, and a job that moved is left alone
-    for `cooldown` seconds.
+    than `low` of their GPUs in use move to the fullest nodes that hold them, none emptier than theirs: emptiest node
+    first, largest instance first. At most `moves` are in flight, `hourly` start within an hour, and a job that moved
+    is left alone for `cooldown` seconds.
 
     Interpretation: such tools differ in detail; this one is the Kubernetes descheduler's HighNodeUtilization with the
     limits that operators put on evictions. Its moves checkpoint, as everybody's here do. A move is over before the
@@ -92,10 +92,11 @@ class ThresholdDefragmenter(BestFit):
                     # A job that moved in this round pauses anyhow: its other instances may move with it.
                     if not self._may_move(instance, now):
                         continue
-                    # Fuller than the source, so that no instance goes back and forth.
-                    for room in range(gpus, free):
-                        if state.by_free[room]:
-                            return Migration(instance, source, state.by_free[room].first(), gpus, Cause.TIDY)
+                    # Never to an emptier node, so that no instance goes back and forth.
+                    for room in range(gpus, free + 1):
+                        target = next((node for node in state.by_free[room] if node != source), -1)
+                        if target >= 0:
+                            return Migration(instance, source, target, gpus, Cause.TIDY)
         return None
 
     def _may_move(self, instance: Instance, now: float) -> bool:
