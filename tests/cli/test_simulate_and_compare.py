@@ -1,0 +1,147 @@
+"""`compass simulate`, `compare` and `demo`, as a user calls them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from compass_abs.cli import main
+
+PLAIN = "job_id,submitted,duration,instances,gpus\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A small trace that fragments."""
+    path = tmp_path / "small.csv"
+    rows = [f"j{i},{i * 4},{30 + (i * 37) % 91},{1 + i % 3},{1 + (i * 5) % 8}" for i in range(120)]
+    path.write_text(PLAIN + "\n".join(rows) + "\n")
+    return path
+
+
+def compass(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """Runs the command line; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["compass", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        main.run()
+    code = stopped.value.code
+    return code if isinstance(code, int) else 0
+
+
+def test_simulate_prints_the_metrics(monkeypatch, capsys, trace) -> None:  # type: ignore[no-untyped-def]
+    assert compass(monkeypatch, "simulate", trace, "--nodes", 10) == 0
+    shown = capsys.readouterr().out
+    assert "120 jobs, 10 nodes of 8 GPUs" in shown
+    assert "AJCT" in shown
+    assert "× the bound" in shown
+
+
+def test_simulate_as_json_says_what_was_run_and_what_came_out(monkeypatch, capsys, trace) -> None:  # type: ignore[no-untyped-def]
+    arguments = ("simulate", trace, "--nodes", 10, "--scheduler", "gfs", "--queue", "backfill", "--json")
+    assert compass(monkeypatch, *arguments, "--cost-model", "strict", "--checkpoint", 2, "--check") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["setup"]["queue"] == "backfill"
+    assert found["setup"]["cost"] == {"model": "strict", "checkpoint": 2.0, "restore": 5.0}
+    assert found["summary"]["finished"] == 120
+    assert found["ratio_to_bound"]["ajct"] > 0
+    assert found["trace"]["jobs"] == 120
+
+
+def test_simulate_writes_a_run_directory_once(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "run"
+    arguments = ("simulate", trace, "--nodes", 10, "--out", out)
+    assert compass(monkeypatch, *arguments) == 0
+    assert (out / "jobs.parquet").is_file()
+    assert compass(monkeypatch, *arguments) == 2
+    assert "--force" in capsys.readouterr().err
+    assert compass(monkeypatch, *arguments, "--force") == 0
+
+
+def test_simulate_replays_node_events(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    events = tmp_path / "nodes.csv"
+    events.write_text("time,node,status\n100,n1,lost\n200,n1,up\n")
+    assert compass(monkeypatch, "simulate", trace, "--nodes", 10, "--node-events", events, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["summary"]["requeues"] > 0
+    assert found["ratio_to_bound"] == {}
+
+
+def test_compare_sets_schedulers_side_by_side(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "all"
+    arguments = ("compare", trace, "--nodes", 10, "--schedulers", "gfs,compass-abs", "--out", out)
+    assert compass(monkeypatch, *arguments) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines() if line.startswith(("bound", "GFS", "COMPASS"))][:2] == [
+        "bound",
+        "GFS",
+    ]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "bound", "comparison.json", "compass-abs", "gfs", "report.html",
+    ]  # fmt: skip
+    assert "<html" in (out / "report.html").read_text()
+    assert compass(monkeypatch, *arguments) == 2
+    assert compass(monkeypatch, *arguments, "--force") == 0
+
+
+def test_compare_as_json_has_ratios_to_the_bound(monkeypatch, capsys, trace) -> None:  # type: ignore[no-untyped-def]
+    assert compass(monkeypatch, "compare", trace, "--nodes", 10, "--schedulers", "gfs,fgd", "--json") == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert list(runs) == ["bound", "gfs", "fgd"]
+    assert runs["bound"]["ajct_ratio"] == 1
+    assert runs["gfs"]["ajct_ratio"] == runs["gfs"]["ajct"] / runs["bound"]["ajct"]
+
+
+def test_compare_gives_parameters_to_the_scheduler_that_is_named(monkeypatch, capsys, trace) -> None:  # type: ignore[no-untyped-def]
+    arguments = ("compare", trace, "--nodes", 10, "--schedulers", "gfs,cafgd", "--set", "cafgd.wait=0", "--json")
+    assert compass(monkeypatch, *arguments) == 0
+    assert [setup["parameters"] for setup in json.loads(capsys.readouterr().out)["setups"]] == [{}, {"wait": "0"}]
+
+
+def test_demo_compares_on_the_bundled_sample(monkeypatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    assert compass(monkeypatch, "demo", "--out", tmp_path / "demo", "--quiet") == 0
+    shown = capsys.readouterr().out
+    assert "COMPASS-ABS" in shown
+    assert "synthetic" in shown
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--nodes", 1), "at least"),
+        (("--queue", "lifo"), "no queue 'lifo'"),
+        (("--scheduler", "nobody"), "no scheduler 'nobody'"),
+        (("--set", "wait"), "expected NAME=VALUE"),
+        (("--set", "gfs.wait=1"), "'gfs' isn't among the schedulers compass-abs"),
+        (("--set", "colour=red"), "no parameter 'colour'"),
+        (("--cost", -1), "migration cost is -1.0"),
+        (("--cost-model", "free"), "'free'; known: paper, strict"),
+        (("--checkpoint-period", -1), "--checkpoint-period is -1.0"),
+        (("--eta", 1.5), "eta is 1.5"),
+        (("--window", "7"), "expected FROM:TO"),
+        (("--window", "0:9", "--day", 1), "exclude each other"),
+        (("--day", 7), "day 7"),
+        (("--node-events", "/nowhere.csv"), "/nowhere.csv"),
+    ],
+)
+def test_a_mistake_is_one_plain_line(monkeypatch, capsys, trace, arguments, message) -> None:  # type: ignore[no-untyped-def]
+    assert compass(monkeypatch, "simulate", trace, *arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("compass: ")
+    assert not captured.out
+
+
+@pytest.mark.parametrize("names", ["", "gfs,gfs", "gfs,nobody"])
+def test_compare_refuses_names_it_cannot_use(monkeypatch, capsys, trace, names) -> None:  # type: ignore[no-untyped-def]
+    assert compass(monkeypatch, "compare", trace, "--schedulers", names) == 2
+    assert capsys.readouterr().err.startswith("compass: ")
+
+
+def test_compare_refuses_to_replace_what_is_no_comparison(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "mine.txt").write_text("x")
+    assert compass(monkeypatch, "compare", trace, "--schedulers", "gfs", "--out", tmp_path, "--force") == 2
+    assert compass(monkeypatch, "compare", trace, "--schedulers", "gfs", "--html", tmp_path / "mine.txt") == 2
+    assert (tmp_path / "mine.txt").read_text() == "x"
