@@ -19,6 +19,9 @@ from compass_abs.planner.patterns import Counts, multisets, weight
 from compass_abs.planner.problem import Problem
 from compass_abs.planner.solution import Infeasible, Solution
 
+#: Costs that differ by less than this share are equal: what a solver in floating point can promise.
+TOLERANCE = 1e-6
+
 
 @dataclass(slots=True)
 class _Model:
@@ -56,13 +59,18 @@ def solve(problem: Problem, branches: int) -> Solution | Infeasible:
     outcome = _run(model, branches)
     if isinstance(outcome, Infeasible):
         return outcome
-    values, cost, bound = outcome
-    return Solution(
-        tuple((*key, number) for key, column in taking.items() if (number := round(values[column]))),
-        tuple((*key, number) for key, column in receiving.items() if (number := round(values[column]))),
-        cost + problem.forced_cost,
-        bound + problem.forced_cost,
-    )
+    values, bound = outcome
+    evictions = tuple((*key, number) for key, column in taking.items() if (number := round(values[column])))
+    receipts = tuple((*key, number) for key, column in receiving.items() if (number := round(values[column])))
+    # Added up again, since the solver's own sum is rounded.
+    cost, due = problem.forced_cost, dict[str, None]()
+    for c, o, number in evictions:
+        option = problem.classes[c].options[o]
+        cost += number * option.cost
+        due.update(dict.fromkeys(option.gangs))
+    cost += sum(problem.gang_costs[gang] for gang in due)
+    found = bound + problem.forced_cost
+    return Solution(evictions, receipts, cost, cost if abs(found - cost) <= TOLERANCE * max(1.0, cost) else found)
 
 
 def _formulate(problem: Problem) -> tuple[_Model, dict[tuple[int, int], int], dict[tuple[int, Counts], int]]:
@@ -133,8 +141,8 @@ def _add_to_column(model: _Model, column: int, row: int, value: float) -> None:
         model.starts[later] += 1
 
 
-def _run(model: _Model, branches: int) -> tuple[Any, float, float] | Infeasible:
-    """Hands the model to HiGHS: the values, their cost and the proven bound."""
+def _run(model: _Model, branches: int) -> tuple[Any, float] | Infeasible:
+    """Hands the model to HiGHS: the values and the proven bound."""
     import highspy
     import numpy
 
@@ -170,4 +178,4 @@ def _run(model: _Model, branches: int) -> tuple[Any, float, float] | Infeasible:
     bound = info.objective_function_value
     if status != highspy.HighsModelStatus.kOptimal:
         bound = min(bound, info.mip_dual_bound)
-    return solver.getSolution().col_value, info.objective_function_value, bound
+    return solver.getSolution().col_value, bound
