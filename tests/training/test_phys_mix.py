@@ -64,7 +64,20 @@ def test_spec_has_what_a_job_file_needs() -> None:
         "gpus_per_instance": 4,
         "command": list(task.command),
         "movable": True,
+        "expected_duration": 60.0,
     }
+
+
+def test_spec_is_a_valid_job_file() -> None:
+    from compass_abs.controller.job_spec import JobSpec
+
+    for task in tasks(trace()):
+        spec = JobSpec.model_validate(task.spec())
+        assert (spec.instances, spec.gpus_per_instance, spec.command) == (
+            task.job.instances,
+            task.job.gpus,
+            task.command,
+        )
 
 
 @pytest.mark.parametrize(

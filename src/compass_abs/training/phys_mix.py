@@ -53,6 +53,7 @@ class Task:
             "gpus_per_instance": self.job.gpus,
             "command": list(self.command),
             "movable": self.job.movable,
+            "expected_duration": self.job.duration,
         }
 
 

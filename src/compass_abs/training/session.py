@@ -9,8 +9,6 @@ Between two steps all ranks agree on whether to save, and what to do then. Stand
 itself has imported torch; a job without it may pass `extra` alone.
 """
 
-import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +17,7 @@ from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from compass_abs.model import CompassError
 from compass_abs.training import randomness
@@ -34,6 +32,7 @@ from compass_abs.training.contract import (
     Worker,
 )
 from compass_abs.training.group import Alone, Group, join
+from compass_abs.training.leaving import Stopped, leave
 from compass_abs.training.mailbox import GLANCE, Mailbox
 from compass_abs.training.payload import CorruptCheckpointError
 from compass_abs.training.saver import Outcome, Saver
@@ -51,24 +50,6 @@ class Saving(StrEnum):
     BACKGROUND = "background"
     """Training goes on once the state is copied to host memory. The copy is kept, so that a requested checkpoint has
     to write only what has changed since: twice the state in host memory, for less time when it matters."""
-
-
-class Stopped(SystemExit):
-    """The process was asked to leave after a checkpoint; unwinds to the session, which exits with 0."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-
-def leave(code: int = 0) -> NoReturn:
-    """Ends the process once everything is flushed, without the interpreter's own end.
-
-    That aborted in 2 of 24 processes in a thread of gloo, after everything was done.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    logging.shutdown()
-    os._exit(code)
 
 
 class Session:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from compass_abs.model import CompassError
-from compass_abs.training.session import leave
+from compass_abs.training.leaving import leave
 
 #: What costs a second or more to import, and what wrapping a model in DDP pulls in.
 PRELOAD = ("torch", "torch.distributed", "torch.nn.parallel", "torch.optim", "torch._dynamo", "numpy")

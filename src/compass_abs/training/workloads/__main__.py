@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from compass_abs.model import CompassError
-from compass_abs.training.session import leave
+from compass_abs.training.leaving import leave
 from compass_abs.training.workloads import SIZES, WORKLOADS
 
 
