@@ -5,12 +5,12 @@ Needs the real trace: `compass trace fetch venus`, or COMPASS_TRACES. Target: un
 
 import time
 import tracemalloc
-from itertools import islice
 
-from compass_abs.model import Job
+from compass_abs.model import ClusterState, Job
 from compass_abs.simulation import Setup, replay
+from compass_abs.simulation.meter import Meter
 from compass_abs.simulation.workload import Workload, day_workload
-from compass_abs.traces import Trace, TraceError, read_trace
+from compass_abs.traces import TraceError, read_trace
 
 ETA = 0.90
 #: Seconds; the issue's target for COMPASS-ABS.
@@ -34,7 +34,8 @@ def main() -> None:
             f"  {scheduler:12} {seconds:6.2f} s  {events:,} events  {events / seconds:>9,.0f} events/s  "
             f"{seconds / events * 1e6:5.1f} µs an event{verdict}"
         )
-    memory(trace)
+    cost_of_sif()
+    memory()
 
 
 def whole_trace(days: list[Workload], sizes: list[int], scheduler: str) -> tuple[float, int]:
@@ -46,14 +47,31 @@ def whole_trace(days: list[Workload], sizes: list[int], scheduler: str) -> tuple
     return time.process_time() - began, events
 
 
-def memory(trace: Trace) -> None:
-    """Peak allocation of a continuous replay, of a part and of four times as much, streamed."""
+def cost_of_sif() -> None:
+    """Time to measure one event (SIF, utilisation, WCC, blocking), the condition holding, by size of the cluster."""
+    shown = []
+    for nodes in (100, 1_000, 10_000, 100_000):
+        state = ClusterState(nodes)
+        for i in range(nodes // 2):
+            state.place(Job(f"a{i}", 1, 3, 0, 1), [i])
+            state.place(Job(f"b{i}", 1, 1, 0, 1), [nodes - 1 - i])
+        meter, head = Meter(state), Job("head", 1, 8, 0, 1)
+        began = time.process_time()
+        for _ in range(20_000):
+            meter.interval(1, 0, head, False)
+        shown.append(f"{nodes:,}: {(time.process_time() - began) / 20_000 * 1e6:.1f}")
+    print(f"  metering an event, µs, by nodes: {', '.join(shown)}")
+
+
+def memory() -> None:
+    """Peak allocation of a streamed replay, and of one twice as long."""
     print("  memory of a continuous replay without per-event output (best fit, 133 nodes):")
     setup = Setup("gfs", 133)
-    for count in (10_000, 40_000):
+    # The first is past the number of values that percentiles keep; from there on nothing grows.
+    for count in (80_000, 160_000):
         jobs = (Job(f"j{i}", 1 + i % 3, 1 + i % 8, 80.0 * i, 3000.0 + 7 * (i % 1000)) for i in range(count))
         tracemalloc.start()
-        summary = replay(islice(jobs, count), setup)
+        summary = replay(jobs, setup)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         print(f"    {summary.finished:>7,} jobs: peak {peak / 1024:,.0f} KiB")

@@ -1,6 +1,7 @@
 """The metrics of section 5.5, worked out by hand and by integrating the recorded time series."""
 
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -140,3 +141,18 @@ def test_quantiles_of_many_values_keep_a_bounded_number_of_buckets() -> None:
         assert len(found._buckets) < 10_000
     finally:
         quantiles.EXACT = kept
+
+
+def test_memory_is_flat_in_the_length_of_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantiles, "EXACT", 500)
+
+    def peak(count: int) -> int:
+        jobs = (Job(f"j{i}", 1, 1 + i % 8, 10.0 * i, 100.0 + i % 70) for i in range(count))
+        tracemalloc.start()
+        try:
+            assert simulate(jobs, scheduler_on(10)).finished == count
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(8_000) < 1.2 * peak(2_000)
