@@ -1,0 +1,5 @@
+"""Virtual nodes on this machine, every instance a real process: for trying out, for tests, for one big server."""
+
+from compass_abs.engines.local.engine import LocalEngine
+
+__all__ = ["LocalEngine"]
