@@ -31,18 +31,18 @@ class _Hole(NamedTuple):
 class _State:
     """A partial plan."""
 
-    __slots__ = ("cost", "evicting", "gangs", "hole", "moves", "parent", "pending", "plain", "touched", "used")
+    __slots__ = ("cost", "early", "gangs", "hole", "moves", "parent", "pending", "plain", "touched", "used")
 
-    def __init__(self, plain: list[int], touched: list[int], pending: list[int], evicting: list[int]) -> None:
+    def __init__(self, plain: list[int], touched: list[int], pending: list[int]) -> None:
         #: Nodes by free GPUs that nothing was evicted from or placed on; and holes of the others.
         self.plain, self.touched, self.pending = plain, touched, pending
-        #: Plain nodes by free GPUs that were spent on evictions, less those left: see `_Search._take`.
-        self.evicting = evicting
         self.used: dict[int, int] = {}
         self.gangs: frozenset[str] = frozenset()
         self.cost = 0.0
         self.moves = 0
         self.parent: _State | None = None
+        #: Evicted before anything was placed.
+        self.early = False
         self.hole: _Hole | None = None
 
 
@@ -63,8 +63,8 @@ class _Search:
 
     def run(self) -> Solution | None:
         problem = self.problem
-        first = _State(list(problem.histogram), [0] * (self.capacity + 1), list(problem.arrivals), [])
-        beam, best = [first], None
+        first = _State(list(problem.histogram), [0] * (self.capacity + 1), list(problem.arrivals))
+        beam, best = [first, *self._heads_start(first)], None
         while beam:
             children: list[tuple[float, float, int, _State]] = []
             for state in beam:
@@ -87,6 +87,49 @@ class _Search:
                     beam.append(child)
         return None if best is None else self._solution(best)
 
+    def _heads_start(self, first: _State) -> list[_State]:
+        """Starts that send an instance larger than those wanted into a larger hole, before they fill that hole.
+
+        Where a node makes way for several of the wanted size, that can be cheaper than anything smaller: a 5 out of
+        {5} into 7 free GPUs leaves room for two 4s.
+        """
+        size = max((size for size, count in enumerate(first.pending) if count), default=0)
+        if not size or 2 * size > self.capacity:
+            return []
+        room = self._room(first.plain, first.touched)
+        starts: list[tuple[float, int, _Hole]] = []
+        for c, node_class in enumerate(self.problem.classes):
+            for o, option in enumerate(node_class.options):
+                gain = (node_class.free + option.freed) // size - node_class.free // size
+                larger = [t for t in range(size, self.capacity + 1) if option.taken[t]]
+                if gain < 2 or not larger or option.moves > self.most_moves:
+                    continue
+                if all(room[t] >= option.taken[t] for t in larger):
+                    starts.append((option.cost / gain, len(starts), _Hole(c, o, node_class.free, option)))
+        chosen = [self._evict(first, hole, self._due(first, hole)) for _, _, hole in sorted(starts)[:BRANCHES]]
+        for state in chosen:
+            state.early = True
+        return chosen
+
+    def _due(self, state: _State, hole: _Hole) -> float:
+        """What this eviction costs after those of the state."""
+        gangs = self.problem.gang_costs
+        return hole.value.cost + sum(gangs[gang] for gang in hole.value.gangs if gang not in state.gangs)
+
+    def _evict(self, state: _State, hole: _Hole, cost: float) -> _State:
+        """The state after an eviction."""
+        child = _State(list(state.plain), list(state.touched), list(state.pending))
+        child.plain[hole.free] -= 1
+        child.touched[hole.free + hole.value.freed] += 1
+        for size, number in enumerate(hole.value.taken):
+            child.pending[size] += number
+        child.used = {**state.used, hole.node_class: state.used.get(hole.node_class, 0) + 1}
+        child.gangs = state.gangs.union(hole.value.gangs) if hole.value.gangs else state.gangs
+        child.cost = state.cost + cost
+        child.moves = state.moves + hole.value.moves
+        child.parent, child.hole = state, hole
+        return child
+
     def _settle(self, state: _State) -> int:
         """Places pending instances, largest first, while there are holes; the size that has none, or 0."""
         plain, touched, pending = state.plain, state.touched, state.pending
@@ -102,6 +145,8 @@ class _Search:
                 source[free] -= 1
                 touched[free - size] += 1
                 pending[size] -= 1
+                # What is left of this hole may hold the next one, and is smaller.
+                free = min(free, max(size, free - size))
         return 0
 
     def _branch(self, state: _State, size: int, children: list[tuple[float, float, int, _State]]) -> None:
@@ -114,10 +159,7 @@ class _Search:
                 continue
             if state.moves + hole.value.moves > self.most_moves:
                 continue
-            cost = hole.value.cost
-            for gang in hole.value.gangs:
-                if gang not in state.gangs:
-                    cost += problem.gang_costs[gang]
+            cost = self._due(state, hole)
             tight = cost
             for small in range(1, size):
                 if hole.value.taken[small] and pending[small] + hole.value.taken[small] > room[small]:
@@ -126,17 +168,7 @@ class _Search:
         ranked.sort()
         ways = self._ways(size)
         for tight, _, rank, cost in ranked[:BRANCHES]:
-            hole = ways[rank]
-            child = _State(list(plain), list(state.touched), list(pending), [])
-            child.plain[hole.free] -= 1
-            child.touched[hole.free + hole.value.freed] += 1
-            for small in range(1, size):
-                child.pending[small] += hole.value.taken[small]
-            child.used = {**used, hole.node_class: used.get(hole.node_class, 0) + 1}
-            child.gangs = state.gangs.union(hole.value.gangs) if hole.value.gangs else state.gangs
-            child.cost = state.cost + cost
-            child.moves = state.moves + hole.value.moves
-            child.parent, child.hole = state, hole
+            child = self._evict(state, ways[rank], cost)
             children.append((child.cost + self._estimate(child), tight, rank, child))
 
     def _room(self, plain: list[int], touched: list[int]) -> list[int]:
@@ -163,6 +195,7 @@ class _Search:
                 holes[free] -= 1
                 holes[free - size] += 1
                 missing -= 1
+                free = min(free, max(size, free - size))
         return total
 
     def _ways(self, size: int) -> list[_Hole]:
@@ -195,13 +228,14 @@ class _Search:
         """Replays the evictions that led here, this time keeping track of which hole received what."""
         evictions: dict[tuple[int, int], int] = {}
         path = []
-        end = state
+        end, early = state, False
         while state.parent is not None and state.hole is not None:
             path.append(state.hole)
+            early = state.early
             state = state.parent
         for hole in path:
             evictions[hole.node_class, hole.option] = evictions.get((hole.node_class, hole.option), 0) + 1
-        receipts = _Replay(self.problem).receipts(path[::-1])
+        receipts = _Replay(self.problem).receipts(path[::-1], early)
         return Solution(
             tuple((c, o, number) for (c, o), number in sorted(evictions.items())),
             receipts,
@@ -255,9 +289,10 @@ class _Replay:
         #: By free GPUs left: what each touched hole had free at first, and has received.
         self.touched: list[list[tuple[int, list[int]]]] = [[] for _ in range(self.capacity + 1)]
 
-    def receipts(self, path: list[_Hole]) -> tuple[tuple[int, Counts, int], ...]:
-        """What each hole receives."""
-        self._settle()
+    def receipts(self, path: list[_Hole], early: bool) -> tuple[tuple[int, Counts, int], ...]:
+        """What each hole receives; when `early`, the first eviction came before anything was placed."""
+        if not early:
+            self._settle()
         for hole in path:
             self.plain[hole.free] -= 1
             after = hole.free + hole.value.freed
@@ -289,3 +324,4 @@ class _Replay:
                 received[size] += 1
                 self.touched[free - size].append((first, received))
                 self.pending[size] -= 1
+                free = min(free, max(size, free - size))
