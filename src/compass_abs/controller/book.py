@@ -315,6 +315,7 @@ class Book:
         if migration is None or migration.id != r.migration_id:
             raise InvariantError(f"job {r.job_id!r}: a step of migration {r.migration_id}, which is not under way")
         migration.phase = Phase(r.phase)
+        migration.stay = tuple(number for number in migration.stay if number not in r.anew)
         if r.generation:
             migration.generation, migration.rendezvous = r.generation, Rendezvous(r.address, r.port)
             migration.resume_from, migration.resume_step = r.resume_from, r.resume_step

@@ -195,6 +195,13 @@ def _acknowledged(
     return Signal.SAVED, ""
 
 
+def _unable_to_rejoin(entry: JobEntry, live: Live, migration: MigrationEntry) -> tuple[int, ...]:
+    """Instances that were to stay, and said with their acknowledgement that they can't."""
+    views = live.gang.generation(entry.generation)
+    answers = {view.run.number: view.acknowledgement for view in views}
+    return tuple(number for number in migration.stay if (answer := answers.get(number)) and not answer.rejoins)
+
+
 def _movers(entry: JobEntry, live: Live, migration: MigrationEntry) -> list[View]:
     return [view for view in live.gang.generation(entry.generation) if view.run.number not in migration.stay]
 
@@ -315,7 +322,8 @@ def _carry_on(
             lifecycle.clear(c, entry, after, why if entry.cancelled else "")
         case _:
             assert phase is not None
-            c.note(StepBegun(entry.id, c.clock.wall(), migration.id, phase))
+            anew = _unable_to_rejoin(entry, live, migration) if act is Act.STOP_MOVERS else ()
+            c.note(StepBegun(entry.id, c.clock.wall(), migration.id, phase, anew=anew))
     if entry.migration is None or entry.migration.phase is not before:
         c.touch(entry.id)
 

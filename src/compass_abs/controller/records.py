@@ -200,6 +200,8 @@ class StepBegun:
     port: int = 0
     resume_from: str = ""
     resume_step: int = 0
+    #: Instances that turned out unable to rejoin, and so are stopped and started like those that move.
+    anew: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +307,7 @@ _CLASSES: dict[str, type[Any]] = {
         Opened,
     )
 }
-_TUPLES = frozenset({"nodes", "targets", "stay"})
+_TUPLES = frozenset({"nodes", "targets", "stay", "anew"})
 _ENUMS: dict[tuple[str, str], type[StrEnum]] = {
     ("ended", "outcome"): Outcome,
     ("migration-end", "outcome"): MigrationOutcome,

@@ -105,7 +105,7 @@ def read_acknowledgement(control_dir: Path, number: int) -> Acknowledgement | No
     answer = _answer(control_dir, number)
     if answer is None:
         return None
-    return Acknowledgement(answer.request, answer.step, answer.path, answer.error)
+    return Acknowledgement(answer.request, answer.step, answer.path, answer.error, answer.stays)
 
 
 def _answer(control_dir: Path, number: int) -> contract.Acknowledgement | None:
@@ -116,9 +116,9 @@ def _answer(control_dir: Path, number: int) -> contract.Acknowledgement | None:
 
 
 def held_by(control_dir: Path, number: int) -> str:
-    """Id of the request for which an instance holds; empty when it doesn't."""
+    """Id of the request for which an instance holds, or has let go; empty when it trains on."""
     answer = _answer(control_dir, number)
-    if answer is None or not answer.stays or answer.error:
+    if answer is None or answer.error or not answer.path:
         return ""
     told = contract.read_json(control_dir / contract.directive_file(number))
     return "" if told is not None and told.get("request") == answer.request else answer.request

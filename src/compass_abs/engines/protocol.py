@@ -228,6 +228,8 @@ class Acknowledgement(NamedTuple):
     path: str
     #: Why it could not save; empty when it could.
     error: str = ""
+    #: False when it can't become a run of the next generation in place: it has to be started anew.
+    rejoins: bool = True
 
 
 class Progress(NamedTuple):

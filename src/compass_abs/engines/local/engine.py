@@ -207,8 +207,9 @@ class LocalEngine:
             if new is None:
                 if old is None or not old.alive or old.process is None:
                     raise EngineRefusalError(f"{previous} is gone")
+                old.refresh()
                 request = contract_files.held_by(old.control, previous.number)
-                if not request:
+                if not request or old.acknowledgement is None or not old.acknowledgement.rejoins:
                     raise EngineRefusalError(f"{previous} does not hold for a new generation")
                 self._check_fence(order.run)
                 new = self._prepare(order, old.gpus, old.born)
