@@ -17,6 +17,7 @@ HOT = [
         "schedulers/anchor_based_space",
         "schedulers/slot_compaction",
         "schedulers/move_chains",
+        "schedulers/housing",
         "schedulers/compass_abs",
         "schedulers/compass_literal",
         "schedulers/compass_residual",

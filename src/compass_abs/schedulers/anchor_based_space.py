@@ -7,7 +7,7 @@ more than their vacancies holds is *residual*, which the space forbids but for t
 `compass_abs.py`. So a scheduler restored from placements is the scheduler that made them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from compass_abs.fragmentation import slot_width
@@ -47,6 +47,7 @@ class AnchorBasedSpace:
         "_widest",
         "_width_of",
         "gap",
+        "order",
         "overfull",
         "singles",
         "vacancies",
@@ -58,6 +59,8 @@ class AnchorBasedSpace:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._capacity = state.capacity
+        #: Which 1-GPU instances to move first, where that isn't the lowest id.
+        self.order: Callable[[Instance], tuple[int, int]] | None = None
         # A capacity that isn't a power of two has one slot more: the whole node.
         self._width_of = [0, 0] + [min(slot_width(g), state.capacity) for g in range(2, state.capacity + 1)]
         self._widest = 1 << (state.capacity.bit_length() - 1)
@@ -253,13 +256,23 @@ class AnchorBasedSpace:
     # ---- who is on a node
 
     def singles_on(self, index: int) -> list[Instance]:
-        """The movable 1-GPU instances of a node, lowest id first."""
+        """The movable 1-GPU instances of a node, in the order in which to move them: lowest id first."""
         node = self._state.nodes[index]
         found = [instance for instance, gpus in node.contents.items() if gpus == 1]
         if node.pinned:
             gangs = self._state.gangs
             found = [instance for instance in found if gangs[instance.job_id].job.movable]
-        found.sort()
+        if self.order is None:
+            found.sort()
+        else:
+            found.sort(key=self.order)
+        return found
+
+    def residual_first(self, index: int) -> list[Instance]:
+        """The movable 1-GPU instances of a slotted node, those first that count as nobody's fillers."""
+        found = self.singles_on(index)
+        if self.order is None:
+            found.reverse()
         return found
 
     def slots_on(self, index: int) -> list[Slot]:

@@ -12,6 +12,7 @@ from typing import ClassVar
 from compass_abs.model import Cause, ClusterState, Decision, Gang, Instance, Job, Migration
 from compass_abs.schedulers.anchor_based_space import AnchorBasedSpace, Slot
 from compass_abs.schedulers.base import Scheduler, Situation
+from compass_abs.schedulers.housing import Housing
 from compass_abs.schedulers.move_chains import collapse
 from compass_abs.schedulers.slot_compaction import cheapest_block, remainder
 
@@ -24,6 +25,7 @@ class CompassAbs(Scheduler):
     def __init__(self, state: ClusterState) -> None:
         super().__init__(state)
         self.space = AnchorBasedSpace(state)
+        self.housing = Housing(state)
         self._moves: list[Migration] = []
 
     # ---- events
@@ -64,11 +66,11 @@ class CompassAbs(Scheduler):
 
     def _fits_anchors(self, job: Job) -> bool:
         width = self.space.width_of(job.gpus)
-        empty = self.state.empty_nodes * (self.state.capacity // width)
+        empty = self.housing.openable() * (self.state.capacity // width)
         return empty >= job.instances or empty + self.space.slot_room(width) >= job.instances
 
     def _fits_singles(self, job: Job) -> bool:
-        empty = self.state.empty_nodes * self.state.capacity
+        empty = self.housing.openable() * self.state.capacity
         return empty >= job.instances or empty + self._room_for_singles(job) >= job.instances
 
     def _room_for_singles(self, job: Job) -> int:
@@ -111,13 +113,14 @@ class CompassAbs(Scheduler):
     def _open_empty(self, job: Job, nodes: list[int], each: int) -> list[int]:
         """Places the gang on the nodes found so far and, for the rest, on empty nodes that hold `each`."""
         if len(nodes) < job.instances:
-            for index in self.state.by_free[self.state.capacity]:
+            for index in self.housing.open(-(-(job.instances - len(nodes)) // each)):
                 nodes += [index] * each
                 if len(nodes) >= job.instances:
                     break
         del nodes[job.instances :]
         self.state.place(job, nodes)
         self.space.placed(job.gpus, nodes)
+        self.housing.changed(nodes)
         return nodes
 
     # ---- Remove
@@ -134,6 +137,7 @@ class CompassAbs(Scheduler):
         """
         gang = self.state.release(job_id)
         self.space.released(gang)
+        self.housing.changed(gang.nodes)
         return gang
 
     # ---- Compact
@@ -166,7 +170,7 @@ class CompassAbs(Scheduler):
         space = self.space
         for index in list(space.overfull):
             # A pinned instance on a slotted node was there before us; it stays.
-            for single in reversed(space.singles_on(index)):
+            for single in space.residual_first(index):
                 if not space.residual(index):
                     break
                 target = self._legal_target()
@@ -178,7 +182,7 @@ class CompassAbs(Scheduler):
         if self.space.vacancies:
             return self.space.vacant.first()
         pool = next(self.space.partial_pool(), -1)
-        return pool if pool >= 0 else self.state.by_free[self.state.capacity].first()
+        return pool if pool >= 0 else next(iter(self.housing.open(1)), -1)
 
     def _refill(self) -> None:
         """Fills vacancies from the pool, from its sparsest nodes first so that they empty."""
@@ -254,7 +258,7 @@ class CompassAbs(Scheduler):
             return True
         if lacking > space.residual(target) or lacking > space.room(source):
             return False
-        for single in list(reversed(space.singles_on(target)))[:lacking]:
+        for single in space.residual_first(target)[:lacking]:
             self._move(single, 1, target, source, Cause.SLOT)
         return True
 
@@ -280,6 +284,11 @@ class CompassAbs(Scheduler):
     # ---- moves
 
     def _move(self, instance: Instance, gpus: int, source: int, target: int, cause: Cause) -> None:
+        self.shift(instance, gpus, source, target, cause)
+        self.housing.moved(instance, source, target, cause)
+
+    def shift(self, instance: Instance, gpus: int, source: int, target: int, cause: Cause) -> None:
+        """Moves an instance without telling the housing, whose wish it may have been."""
         self.state.move(instance, target)
         self.space.moved(gpus, source, target)
         self._moves.append(Migration(instance, source, target, gpus, cause))

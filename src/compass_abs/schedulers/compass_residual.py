@@ -21,7 +21,7 @@ class CompassAbsResidual(CompassAbs):
 
     def _fits_anchors(self, job: Job) -> bool:
         width, capacity = self.space.width_of(job.gpus), self.state.capacity
-        room = self.state.empty_nodes * (capacity // width)
+        room = self.housing.openable() * (capacity // width)
         if room >= job.instances:
             return True
         return room + sum(self._anchors_that_fit(index, job.gpus) for index in self.space.slotted(job.gpus)) >= (
@@ -76,7 +76,7 @@ class CompassAbsResidual(CompassAbs):
         """Fills vacancies that the pool could not with residual fillers, those of nodes with room first."""
         space = self.space
         for index in sorted(space.overfull, key=lambda i: (space.room(i) == 0, i)):
-            for single in reversed(space.singles_on(index)):
+            for single in space.residual_first(index):
                 if not space.vacancies:
                     return
                 if not space.residual(index):
@@ -91,7 +91,7 @@ class CompassAbsResidual(CompassAbs):
             holders.sort(key=lambda index: (space.residual(index), index))
             source, target = holders[0], holders[-1]
             wanted = min(space.residual(source), space.room(target))
-            for single in list(reversed(space.singles_on(source)))[:wanted]:
+            for single in space.residual_first(source)[:wanted]:
                 self._move(single, 1, source, target, Cause.SLOT)
             holders = [index for index in holders if space.residual(index) and space.room(index)]
 
@@ -108,7 +108,7 @@ class CompassAbsResidual(CompassAbs):
                 if pair is None:
                     return
                 source, target = pair
-                taken = list(reversed(space.singles_on(source)))
+                taken = space.residual_first(source)
             for single in taken[: space.room(target)]:
                 self._move(single, 1, source, target, Cause.POOL)
 
