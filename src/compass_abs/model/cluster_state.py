@@ -93,6 +93,10 @@ class ClusterState:
         """How many instances of this size fit now, without moving anything."""
         return sum(len(self.by_free[f]) * (f // gpus) for f in range(gpus, self.capacity + 1))
 
+    def most_instances(self, gpus: int) -> int:
+        """How many instances of this size the nodes that are up could hold if they were empty."""
+        return self.available_nodes * (self.capacity // gpus)
+
     def placements(self) -> list[Placement]:
         """Who is where: all that is needed to rebuild this state."""
         return [
