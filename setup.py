@@ -14,6 +14,8 @@ HOT = [
         "model/node",
         "model/decision",
         "model/cluster_state",
+        "topology/topology",
+        "topology/domain_state",
         "schedulers/anchor_based_space",
         "schedulers/slot_compaction",
         "schedulers/move_chains",
