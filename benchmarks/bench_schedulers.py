@@ -17,31 +17,34 @@ SIZES = (1,) * 76 + (2,) * 10 + (4,) * 8 + (8,) * 5 + (3,)
 
 
 def churn(scheduler: Scheduler, events: int, seed: int) -> tuple[int, float]:
-    """Events handled on a nearly full cluster (arrivals tried or admitted, departures), and the seconds they took."""
+    """Fills the cluster, then handles arrivals (each tried until admitted) and departures; the seconds of the latter."""
     draw = random.Random(seed)
     situation = Situation()
-    jobs = [Job(f"j{k}", 1, draw.choice(SIZES), k / 10, 10 ** draw.uniform(1, 5)) for k in range(events)]
+    # Made beforehand: what is measured is the scheduler and the state, not the trace.
+    nodes = scheduler.state.available_nodes
+    jobs = [Job(f"j{k}", 1, draw.choice(SIZES), k / 10, 10 ** draw.uniform(1, 5)) for k in range(events + 10 * nodes)]
     running: list[str] = []
-    handled, next_job = 0, 0
-    waiting: Job | None = None
+    handled = number = 0
+    full = False
     # Processor time: others may share the machine.
     start = time.process_time()
     while handled < events:
-        if waiting is None:
-            waiting = jobs[next_job]
-            next_job += 1
-            situation.now = waiting.submitted
-            situation.waiting = (waiting,)
-            scheduler.submitted(waiting, situation)
-        handled += 1
-        decision = scheduler.admit(waiting, situation)
-        if decision.reason is None:
-            running.append(waiting.id)
-            waiting = None
-            situation.waiting = ()
-        elif decision.reason.until is not None:
-            situation.now = decision.reason.until
-        else:
+        job = jobs[number]
+        number += 1
+        situation.now = job.submitted
+        situation.waiting = (job,)
+        scheduler.submitted(job, situation)
+        while True:
+            handled += 1
+            decision = scheduler.admit(job, situation)
+            if decision.reason is None:
+                running.append(job.id)
+                break
+            if decision.reason.until is not None:
+                situation.now = decision.reason.until
+                continue
+            if not full:
+                full, handled, start = True, 0, time.process_time()
             k = draw.randrange(len(running))
             running[k], running[-1] = running[-1], running[k]
             handled += 1
