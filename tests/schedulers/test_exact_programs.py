@@ -78,9 +78,7 @@ def test_fft_round_with_pinned_jobs_reaches_the_fewest_partial_nodes_around_them
     moved = 0
     for _ in range(200):
         state = small_state(draw, pinned=0.4)
-        before = {
-            i: p.node for p in state.placements() for i in [p.instance] if not state.gangs[i.job_id].job.movable
-        }
+        before = {i: p.node for p in state.placements() for i in [p.instance] if not state.gangs[i.job_id].job.movable}
         partial, _, _ = brute_force(state)
         decision = FastAndFairTraining(state).round(Situation())
         assert state.partial_nodes == partial or (not decision.migrations and state.free_gpus < state.capacity)

@@ -146,9 +146,7 @@ def test_bad_value_is_refused_naming_parameter_value_and_what_was_expected(
 
 @pytest.mark.usefixtures("demanding")
 def test_values_written_as_text_mean_what_they_mean_in_python() -> None:
-    name, text = parse_choice(
-        "demanding:must=3,share=0.25,positive=2,colour=blue,shape=square,limit=none,strict=true"
-    )
+    name, text = parse_choice("demanding:must=3,share=0.25,positive=2,colour=blue,shape=square,limit=none,strict=true")
     made = make_scheduler(name, ClusterState(1), **text)
     assert isinstance(made, Demanding)
     assert made.given == (3, 0.25, 2.0, Colour.BLUE, "square", None, True)
