@@ -17,7 +17,7 @@ SIZES = (1,) * 76 + (2,) * 10 + (4,) * 8 + (8,) * 5 + (3,)
 
 
 def churn(scheduler: Scheduler, events: int, seed: int) -> tuple[int, float]:
-    """Fills the cluster, then handles arrivals (each tried until admitted) and departures; the seconds of the latter."""
+    """Fills the cluster, then counts arrivals, each tried until admitted, and departures; and their seconds."""
     draw = random.Random(seed)
     situation = Situation()
     # Made beforehand: what is measured is the scheduler and the state, not the trace.

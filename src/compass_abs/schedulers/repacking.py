@@ -53,9 +53,7 @@ def _in_order(state: ClusterState, situation: Situation, found: Plan | Impossibl
     return least_disruptive(state, situation, found.moves)
 
 
-def least_disruptive(
-    state: ClusterState, situation: Situation, moves: tuple[Migration, ...]
-) -> tuple[Migration, ...]:
+def least_disruptive(state: ClusterState, situation: Situation, moves: tuple[Migration, ...]) -> tuple[Migration, ...]:
     """The same moves by other instances of the same size on the same nodes.
 
     Of those on a node the ones of gangs that move anyhow leave it, then those that run longest, then the lowest:
