@@ -96,7 +96,9 @@ def test_failing_run_is_named_and_the_others_are_kept(tmp_path: Path) -> None:
     good = cells_of(small_study(schedulers=["gfs"], eta=[0.9]))
     bad = replace(good[0], nodes=1, eta=None)
     store = ResultStore(tmp_path)
-    with pytest.raises(SweepError, match=r"1 of 3 runs failed, the others are kept; first gfs on venus .*day 2: job .*"):
+    with pytest.raises(
+        SweepError, match=r"1 of 3 runs failed, the others are kept; first gfs on venus .*day 2: job .*"
+    ):
         run_cells([bad, *good], store, Counting())
     executor = Counting()
     run_cells(good, store, executor)

@@ -79,9 +79,7 @@ def test_unknown_study_loaded_names_those_that_exist() -> None:
         load_study("overal")
 
 
-@pytest.mark.parametrize(
-    "changes", [{"schedulers": ["gfz"]}, {"schedulers": ["fft:perod=3"]}, {"queues": ["lifo"]}]
-)
+@pytest.mark.parametrize("changes", [{"schedulers": ["gfz"]}, {"schedulers": ["fft:perod=3"]}, {"queues": ["lifo"]}])
 def test_unknown_name_in_a_grid_is_refused_before_anything_runs(changes: dict[str, object]) -> None:
     with pytest.raises(CompassError, match=r"gfz|perod|lifo"):
         cells_of(small_study(**changes))

@@ -8,6 +8,7 @@ from compass_abs.experiments.cell import Cell
 from compass_abs.experiments.errors import SweepError
 from compass_abs.experiments.executors import Executor
 from compass_abs.experiments.store import ResultStore
+from compass_abs.experiments.workloads import job_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ def run_cells(
     for key, cell in zip(keys, cells, strict=True):
         if key not in todo and store.get(key) is None:
             todo[key] = cell
+    # The largest first, so that none of them is left alone at the end while other workers have nothing to do.
+    todo = dict(sorted(todo.items(), key=lambda item: -job_count(item[1].workload, item[1].day)))
     total = len(dict.fromkeys(keys))
     known = done = total - len(todo)
     progress(Progress(done, total, known))

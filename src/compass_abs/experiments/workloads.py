@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ def load_trace(workload: Workload) -> "Trace":
     return _load(workload.model_dump_json())
 
 
-@lru_cache(maxsize=4)
+# More than any study has: reading one anew for every run would take longer than the run.
+@lru_cache(maxsize=32)
 def _load(workload_json: str) -> "Trace":
     from compass_abs.traces import Tail, read_trace
 
@@ -85,6 +86,12 @@ def _day(workload_json: str, number: int) -> "DayOfWork":
     from compass_abs.simulation.workload import day_workload
 
     return day_workload(_load(workload_json), number)
+
+
+@cache
+def job_count(workload: Workload, number: int) -> int:
+    """How many jobs a day has."""
+    return len(day_of_work(workload, number).jobs)
 
 
 def cluster_nodes(workload: Workload, number: int, eta: float) -> int:
