@@ -352,3 +352,79 @@ def test_mcg_notices_a_cancelled_job() -> None:
     before = scheduler.table(situation)
     situation.waiting = situation.waiting[:1]
     assert scheduler.table(situation) != before
+
+
+# ---- Slurm
+
+
+def literal_consecutive(state: ClusterState, gpus: int, instances: int) -> list[int] | None:
+    """`_eval_nodes_consec` with its tables of consecutive sets, for equal weights and no required nodes.
+
+    What the original counts in CPUs is counted in instances of the job.
+    """
+    avail = [node.free // gpus if node.status is NodeStatus.UP else 0 for node in state.nodes]
+    consec_cpus, consec_start, consec_end = [0], [0], [0]
+    nodes_in = [0]
+    for i, count in enumerate(avail):
+        if count:
+            if nodes_in[-1] == 0:
+                consec_start[-1] = i
+            consec_cpus[-1] += count
+            nodes_in[-1] += 1
+            consec_end[-1] = i
+        elif nodes_in[-1]:
+            for column in (consec_cpus, consec_start, consec_end, nodes_in):
+                column.append(0)
+    remaining, chosen = instances, []
+    while remaining > 0:
+        best, best_cpus, best_sufficient = -1, 0, False
+        for i in range(len(consec_cpus)):
+            if nodes_in[i] == 0:
+                continue
+            sufficient = consec_cpus[i] >= remaining
+            if (
+                best < 0
+                or (sufficient and not best_sufficient)
+                or (sufficient and consec_cpus[i] < best_cpus)
+                or (not sufficient and not best_sufficient and consec_cpus[i] > best_cpus)
+            ):
+                best, best_cpus, best_sufficient = i, consec_cpus[i], sufficient
+        if best < 0:
+            return None
+        nodes = range(consec_start[best], consec_end[best] + 1)
+        single, single_size = -1, 0
+        for i in nodes:
+            if avail[i] >= remaining and (single < 0 or avail[i] < single_size):
+                single, single_size = i, avail[i]
+        for i in [single] if single >= 0 else nodes:
+            taken = min(avail[i], remaining)
+            chosen += [i] * taken
+            remaining -= taken
+        nodes_in[best] = 0
+    return chosen
+
+
+def test_slurm_on_random_states_chooses_what_its_tables_of_consecutive_sets_choose() -> None:
+    draw = Random(6)
+    split = 0
+    for _ in range(STATES):
+        state = random_state(draw, draw.randint(1, 14), cordoned=0.15)
+        job = random_job(draw)
+        expected = literal_consecutive(state, job.gpus, job.instances)
+        assert chosen_by("slurm", state, job) == expected
+        split += expected is not None and max(expected) - min(expected) >= len(expected)
+    assert split > 20
+
+
+def test_slurm_busy_nodes_on_random_states_are_taken_before_idle_ones_each_in_order() -> None:
+    draw = Random(7)
+    for _ in range(STATES):
+        state = random_state(draw, draw.randint(1, 14), cordoned=0.15)
+        job = random_job(draw)
+        expected: list[int] = []
+        for idle in (False, True):
+            for node in state.nodes:
+                if node.status is NodeStatus.UP and (node.free == 8) == idle:
+                    expected += [node.index] * min(node.free // job.gpus, job.instances - len(expected))
+        chosen = chosen_by("slurm", state, job, selection="busy")
+        assert chosen == (expected if len(expected) == job.instances else None)

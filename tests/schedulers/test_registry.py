@@ -1,6 +1,7 @@
 """Schedulers by name, their parameters, and those that other packages bring."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -267,3 +268,21 @@ def test_parameters_of_a_constructor_without_annotations_are_text() -> None:
 
     (parameter,) = parameters_of(Plain)
     assert (parameter.name, parameter.kind, parameter.default) == ("word", str, "x")
+
+
+def test_installed_package_of_the_page_is_used_by_the_command(tmp_path: Path) -> None:
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "__init__.py").write_text("")
+    (tmp_path / "my_package" / "roomy_small.py").write_text(block("python"))
+    info = tmp_path / "roomy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: roomy\nVersion: 1.0\n")
+    named = re.search(r'\S+ = "my_package\S+"', block("toml"))
+    assert named is not None
+    (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINT_GROUP}]\n{named[0].replace(chr(34), '')}\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "compass_abs", "schedulers", "roomy-small", "--json"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    (listed,) = json.loads(out)["schedulers"]
+    assert listed["package"] == "roomy"
+    assert listed["parameters"][0]["default"] == 2
