@@ -33,9 +33,9 @@ def train_drr(
     present = [path for seed in seeds if (path := out / f"seed{seed}.npz").exists()]
     if present and not force:
         raise CompassError(f"{present[0]} exists; --force replaces it")
-    out.mkdir(parents=True, exist_ok=True)
     schedule = Schedule(updates=updates)
     trace = training_days(model, schedule)
+    out.mkdir(parents=True, exist_ok=True)
     outcomes = []
     for seed in seeds:
         network, outcome = train(trace, seed, schedule, lambda text: typer.echo(text, err=True))
