@@ -143,6 +143,10 @@ def _add_to_column(model: _Model, column: int, row: int, value: float) -> None:
 
 def _run(model: _Model, branches: int) -> tuple[Any, float] | Infeasible:
     """Hands the model to HiGHS: the values and the proven bound."""
+    if not model.costs:
+        # Nothing runs, or nothing may move: HiGHS calls that an empty model, whatever its rows ask for.
+        met = all(low <= 0 <= high for low, high in zip(model.row_lower, model.row_upper, strict=True))
+        return ([], 0.0) if met else Infeasible()
     import highspy
     import numpy
 

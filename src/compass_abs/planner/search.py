@@ -50,6 +50,8 @@ def search(problem: Problem) -> Solution | None:
     """A cheap plan, with a simple lower bound; None when the search finds none."""
     if problem.forced_cost == inf or problem.most_partial is not None or problem.most_used is not None:
         return None
+    if problem.most_moves is not None and problem.most_moves < len(problem.forced):
+        return None
     return _Search(problem).run()
 
 
