@@ -1,6 +1,7 @@
 """One run: what its key depends on, and what comes out."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_window_meter_agrees_with_the_recorded_time_series() -> None:
     start, end = ((one.day - 1) * 86_400 + hour * 3600 for hour in (window.start, window.end))
     rows = list(table.select("time_us", "n_sif", "used_gpus", "blocked").iter_rows())
     sif = used = blocked = 0.0
-    for (time_us, n_sif, used_gpus, verdict), (next_us, *_) in zip(rows, rows[1:], strict=False):
+    for (time_us, n_sif, used_gpus, verdict), (next_us, *_) in pairwise(rows):
         span = min(next_us / 1e6, end) - max(time_us / 1e6, start)
         if span > 0:
             sif += n_sif * span

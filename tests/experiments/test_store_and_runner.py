@@ -111,6 +111,8 @@ def test_progress_counts_known_and_fresh_runs(tmp_path: Path) -> None:
     seen: list[Progress] = []
     run_cells(cells, store, Counting(), seen.append)
     assert [(p.done, p.total, p.known) for p in seen] == [(1, 4, 1), (2, 4, 1), (3, 4, 1), (4, 4, 1)]
+    assert [p.share for p in seen] == sorted(p.share for p in seen)
+    assert (seen[0].share, seen[-1].share) == (0.0, 1.0)
 
 
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:

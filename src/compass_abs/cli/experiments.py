@@ -157,18 +157,17 @@ def _bar() -> "Iterator[Callable[[Progress], None]]":
     from rich.console import Console
 
     columns = (
-        rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TextColumn("runs,"),
-        rich.TimeElapsedColumn(), rich.TextColumn("gone,"), rich.TimeRemainingColumn(), rich.TextColumn("left"),
+        rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TaskProgressColumn(), rich.TimeElapsedColumn(),
+        rich.TextColumn("gone,"), rich.TimeRemainingColumn(), rich.TextColumn("left"),
     )  # fmt: skip
     with rich.Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("simulating", total=None)
+        task = bar.add_task("simulating", total=1.0)
 
         def show(progress: "Progress") -> None:
-            if progress.done == progress.known:
-                bar.reset(task, total=progress.total - progress.known)
-                if progress.known:
-                    bar.console.print(f"{progress.known:,} of {progress.total:,} runs are known already")
-            bar.update(task, completed=progress.done - progress.known)
+            if progress.done == progress.known > 0:
+                bar.console.print(f"{progress.known:,} of {progress.total:,} runs are known already")
+            text = f"{progress.done:,} of {progress.total:,} runs"
+            bar.update(task, completed=1.0 if progress.done == progress.total else progress.share, description=text)
 
         yield show
 
@@ -184,8 +183,8 @@ def _lines() -> "Callable[[Progress], None]":
         now = monotonic()
         if now - last < 30 and progress.done not in (progress.known, progress.total):
             return
-        last, fresh = now, progress.done - progress.known
-        left = (now - began) / fresh * (progress.total - progress.done) if fresh else 0.0
+        last = now
+        left = (now - began) * (1 - progress.share) / progress.share if progress.share else 0.0
         ending = f", about {left:,.0f} s left" if left else ""
         typer.echo(f"{progress.done:,} of {progress.total:,} runs, {progress.known:,} known before{ending}", err=True)
 

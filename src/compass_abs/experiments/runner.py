@@ -19,6 +19,8 @@ class Progress:
     total: int
     #: Of `done`, how many were known before this sweep began.
     known: int
+    #: Of the others, the share that is done, measured in jobs replayed: what the time that is left depends on.
+    share: float
 
 
 def run_cells(
@@ -38,10 +40,11 @@ def run_cells(
         if key not in todo and store.get(key) is None:
             todo[key] = cell
     # The largest first, so that none of them is left alone at the end while other workers have nothing to do.
-    todo = dict(sorted(todo.items(), key=lambda item: -job_count(item[1].workload, item[1].day)))
+    todo = dict(sorted(todo.items(), key=lambda item: -_weight(item[1])))
     total = len(dict.fromkeys(keys))
     known = done = total - len(todo)
-    progress(Progress(done, total, known))
+    weight, weight_done = sum(map(_weight, todo.values())), 0
+    progress(Progress(done, total, known, 0.0))
     missing, failures = list(todo), list[tuple[Cell, str]]()
     for outcome in executor.run(list(todo.values())):
         if outcome.result is None:
@@ -49,7 +52,8 @@ def run_cells(
         else:
             store.put(missing[outcome.position], outcome.result)
         done += 1
-        progress(Progress(done, total, known))
+        weight_done += _weight(todo[missing[outcome.position]])
+        progress(Progress(done, total, known, weight_done / weight))
     if failures:
         cell, error = failures[0]
         raise SweepError(
@@ -61,3 +65,8 @@ def run_cells(
         if result is None:
             raise SweepError(f"the result of {cell.scheduler} on {cell.workload.name}, day {cell.day} has vanished")
     return [result for result in results if result is not None]
+
+
+def _weight(cell: Cell) -> int:
+    """Roughly how long a run takes."""
+    return job_count(cell.workload, cell.day)

@@ -21,6 +21,7 @@ from compass_abs.reporting.verdict import verdict
 SIZE_LIMIT = 5_000_000
 _SCRIPTS = ("codec.js", "replay.js", "cluster.js", "chart.js", "app.js")
 _VISIBLE_AT_FIRST = 4
+_MARGIN = 4_000
 
 
 def write_report(comparison: Comparison, path: str | os.PathLike[str], size_limit: int = SIZE_LIMIT) -> Path:
@@ -37,8 +38,11 @@ def write_report(comparison: Comparison, path: str | os.PathLike[str], size_limi
 def render_report(comparison: Comparison, size_limit: int = SIZE_LIMIT) -> str:
     """The page as text. Placements that would make it larger than the limit are left out, and a note says so."""
     left, right = _sides(comparison.runs)
-    payload, hidden = _payload(comparison, (left, right), size_limit)
+    payload = _payload(comparison, (left, right))
     notes = list(comparison.notes)
+    # What the page takes without any placements, and a little for what they add to it besides themselves.
+    room = size_limit - len(_page(comparison, payload, notes).encode("utf-8")) - _MARGIN
+    hidden = _add_placements(comparison, payload, (left, right), room)
     if hidden:
         names = ", ".join(comparison.runs[i].title for i in hidden)
         notes.append(f"To keep this page small it has no pictures of the cluster under {names}.")
@@ -56,8 +60,8 @@ def _sides(runs: Sequence[RunView]) -> tuple[int, int]:
     return max(others, key=lambda i: (runs[i].summary.get("blocked_fragmentation", 0.0), -i)), fastest
 
 
-def _payload(comparison: Comparison, sides: tuple[int, int], size_limit: int) -> tuple[dict[str, Any], list[int]]:
-    """What the page's script reads, and the runs whose placements had to stay out."""
+def _payload(comparison: Comparison, sides: tuple[int, int]) -> dict[str, Any]:
+    """What the page's script reads, without the placements."""
     origin, end = comparison.span
     quanta = {key: _quantum(comparison.runs, key) for key in SERIES}
     known = looks([run.scheduler for run in comparison.runs])
@@ -70,7 +74,7 @@ def _payload(comparison: Comparison, sides: tuple[int, int], size_limit: int) ->
         runs.append(
             {"title": run.title, "color": look.color, "dash": look.dash, "series": series, "events": None},
         )
-    payload: dict[str, Any] = {
+    return {
         "capacity": comparison.capacity,
         "nodes": comparison.nodes,
         "epoch": None if comparison.epoch is None else comparison.epoch + origin,
@@ -89,7 +93,11 @@ def _payload(comparison: Comparison, sides: tuple[int, int], size_limit: int) ->
         "view": [ticks(t, origin) for t in _view(comparison)],
         "runs": runs,
     }
-    room = size_limit - len(json.dumps(payload)) - 80_000
+
+
+def _add_placements(comparison: Comparison, payload: dict[str, Any], sides: tuple[int, int], room: int) -> list[int]:
+    """Puts the placements of as many runs as fit into the payload; says whose had to stay out."""
+    origin, runs = comparison.span[0], payload["runs"]
     order = sorted(range(len(runs)), key=lambda i: (i not in sides, i))
     hidden = []
     for i in order:
@@ -106,7 +114,7 @@ def _payload(comparison: Comparison, sides: tuple[int, int], size_limit: int) ->
     drawn = [i for i in order if runs[i]["events"] is not None]
     if drawn:
         payload["sides"] = [side if side in drawn else drawn[0] for side in sides]
-    return payload, sorted(hidden)
+    return sorted(hidden)
 
 
 def _check_events(comparison: Comparison, run: RunView) -> None:

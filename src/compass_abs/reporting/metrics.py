@@ -112,7 +112,7 @@ def written(metric: Metric, value: float | None) -> str:
 
 def percent(value: float, signed: str = "+") -> str:
     """A share in per cent, with as many digits as it takes to see something."""
-    digits = 1 if abs(value) >= 0.1 else 2 if abs(value) >= 0.001 else 3
+    digits = 1 if abs(value) >= 0.0995 else 2 if abs(value) >= 0.000995 else 3
     return f"{value * 100:{signed}.{digits}f} %"
 
 

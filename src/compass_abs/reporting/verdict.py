@@ -56,4 +56,4 @@ def _price(runs: Sequence[RunView], first: int, field: Sequence[int]) -> str:
         if worst != first:
             text += f" in all ({runs[worst].title}: {duration(runs[worst].summary['blocked_fragmentation'])})"
         parts.append(text)
-    return f" It {' and '.join(parts)}." if parts else ""
+    return f" {runs[first].title} {' and '.join(parts)}." if parts else ""

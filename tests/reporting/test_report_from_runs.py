@@ -1,0 +1,155 @@
+"""Reports of real simulations: watched while they run, or read from run directories; and figures."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compass_abs.model import Job, NodeStatus
+from compass_abs.reporting import Comparison, Ended, Moved, NodeChanged, ReportError, RunView, Started, render_report
+from compass_abs.reporting.figures import FigureData, Panel, Point, draw, save
+from compass_abs.reporting.recorder import ReportRecorder
+from compass_abs.reporting.run_directories import comparison_of
+from compass_abs.simulation import NodeChange, Setup, record
+from tests.reporting.sample import random_jobs, sample_comparison
+
+JOBS = random_jobs(4, 150, 4)
+NODES = 12
+
+
+def run_of(scheduler: str, jobs: list[Job] = JOBS, nodes: int = NODES, **setup: object) -> tuple[RunView, object]:
+    """A simulation watched by a recorder, and its result."""
+    watching: list[ReportRecorder] = []
+
+    def observe(state: object) -> ReportRecorder:
+        watching.append(ReportRecorder(state))  # type: ignore[arg-type]
+        return watching[0]
+
+    result = record(jobs, Setup(scheduler, nodes, **setup), about={"name": "made up"}, observe=observe)  # type: ignore[arg-type]
+    return watching[0].run_view(scheduler, result.summary), result
+
+
+def occupancy(run: RunView, jobs: list[Job]) -> list[tuple[float, int]]:
+    """GPUs in use after each instant, from nothing but the events."""
+    where: dict[tuple[int, int], int] = {}
+    steps: dict[float, int] = {}
+    for event in run.events:
+        if isinstance(event, Started):
+            where |= {(event.job, k): node for k, node in enumerate(event.nodes)}
+        elif isinstance(event, Ended):
+            where = {key: node for key, node in where.items() if key[0] != event.job}
+        elif isinstance(event, Moved):
+            assert (event.job, event.instance) in where
+            where[event.job, event.instance] = event.target
+        steps[event.time] = sum(jobs[job].gpus for job, _ in where)
+    return list(steps.items())
+
+
+@pytest.mark.parametrize("scheduler", ["gfs", "compass-abs", "compass-jit"])
+def test_recorded_events_replayed_use_the_gpus_that_the_series_says(scheduler: str) -> None:
+    run, _ = run_of(scheduler)
+    series = run.series["utilisation"]
+    level = dict(zip(series.times, series.values, strict=True))
+    compared = 0
+    for time, used in occupancy(run, JOBS):
+        if time in level:
+            assert level[time] == pytest.approx(used / NODES / 8)
+            compared += 1
+    assert compared > len(JOBS)
+
+
+def test_recorded_moves_are_those_of_the_summary() -> None:
+    run, _ = run_of("compass-abs")
+    assert run.summary["migrations"] == sum(isinstance(event, Moved) for event in run.events) > 0
+
+
+def test_oracle_recorded_has_series_and_no_picture() -> None:
+    run, _ = run_of("sif-opt")
+    assert run.events == []
+    assert max(run.series["utilisation"].values) > 0.5
+
+
+def test_lost_node_is_recorded_and_its_gangs_start_again() -> None:
+    changes = (NodeChange(20_000.0, "n0", NodeStatus.LOST), NodeChange(40_000.0, "n0", NodeStatus.UP))
+    run, _ = run_of("gfs", node_changes=changes)
+    assert [event for event in run.events if isinstance(event, NodeChanged)] == [
+        NodeChanged(20_000.0, 0, 0), NodeChanged(40_000.0, 0, 1),
+    ]  # fmt: skip
+    starts = [event.job for event in run.events if isinstance(event, Started)]
+    assert len(starts) > len(JOBS)
+
+
+def test_run_directories_give_the_same_report_as_watching(tmp_path: Path) -> None:
+    watched = []
+    for name in ("gfs", "compass-jit"):
+        run, result = run_of(name)
+        watched.append(run)
+        result.save(tmp_path / name)  # type: ignore[attr-defined]
+    read = comparison_of([tmp_path / "gfs", tmp_path / "compass-jit"])
+    assert read.title == "made up"
+    assert [run.events for run in read.runs] == [run.events for run in watched]
+    assert [run.series for run in read.runs] == [run.series for run in watched]
+    assert [dict(run.summary) for run in read.runs] == [dict(run.summary) for run in watched]
+    assert comparison_of([tmp_path]).runs == comparison_of([tmp_path / "compass-jit", tmp_path / "gfs"]).runs
+
+
+def test_run_directories_of_different_jobs_are_refused(tmp_path: Path) -> None:
+    for name, jobs in (("a", JOBS), ("b", JOBS[1:])):
+        run_of("gfs", jobs)[1].save(tmp_path / name)  # type: ignore[attr-defined]
+    with pytest.raises(ReportError, match="replayed different jobs"):
+        comparison_of([tmp_path])
+
+
+def test_run_directories_of_different_clusters_are_refused(tmp_path: Path) -> None:
+    for name, nodes in (("a", NODES), ("b", NODES + 1)):
+        run_of("gfs", nodes=nodes)[1].save(tmp_path / name)  # type: ignore[attr-defined]
+    with pytest.raises(ReportError, match=r"has nodes 13 and .* 12"):
+        comparison_of([tmp_path])
+
+
+def test_report_rendered_twice_has_the_same_bytes() -> None:
+    assert render_report(sample_comparison()) == render_report(sample_comparison())
+
+
+def test_report_that_would_be_too_large_leaves_pictures_out_and_says_whose() -> None:
+    sample = sample_comparison(jobs=600, nodes=60)
+    runs = (*sample.runs[:2], replace(sample.runs[0], label="third"))
+    full = render_report(replace(sample, runs=runs))
+    assert "has no pictures" not in full
+    small = render_report(replace(sample, runs=runs), size_limit=len(full))
+    assert "it has no pictures of the cluster under third." in small
+    assert len(small) < len(full)
+
+
+def test_event_of_an_unknown_job_or_node_is_refused() -> None:
+    sample = sample_comparison(jobs=20)
+    for event in (Ended(1e9, 20), Started(1e9, 0, (24,)), Moved(1e9, 0, 0, 24)):
+        broken = replace(sample.runs[0], events=[*sample.runs[0].events, event])
+        with pytest.raises(ReportError, match="names a job or node that"):
+            render_report(replace(sample, runs=(broken,)))
+
+
+def test_report_with_nothing_but_metrics_has_table_and_no_pictures() -> None:
+    page = render_report(Comparison("bare", [], 4, [RunView("gfs", {"ajct": 5.0}), RunView("fgd", {"ajct": 6.0})]))
+    assert "<strong>5.0 s</strong>" in page
+    assert 'id="panels"' not in page
+    assert 'id="charts"' not in page
+
+
+@pytest.mark.parametrize("kind", ["bars", "lines", "points", "steps"])
+def test_figure_drawn_twice_has_the_same_bytes_and_names_its_schedulers(kind: str, tmp_path: Path) -> None:
+    series = {name: [Point(x, x * 0.5 + i, 0.1) for x in (1, 2, 3)] for i, name in enumerate(("gfs", "compass-abs"))}
+    data = FigureData(kind, [Panel("AFR", series, "η"), Panel("AGU", series, "η")])  # type: ignore[arg-type]
+    for folder in ("first", "second"):
+        save(draw(data), tmp_path / folder / "figure", ["pdf", "png", "svg"])
+    for ending in ("pdf", "png", "svg"):
+        first, second = (tmp_path / folder / f"figure.{ending}" for folder in ("first", "second"))
+        assert first.read_bytes() == second.read_bytes()
+    text = (tmp_path / "first" / "figure.svg").read_text()
+    assert "AFR" in text
+    assert ("COMPASS-ABS" in text) == (kind != "bars")
+
+
+def test_figure_without_panels_is_refused() -> None:
+    with pytest.raises(ReportError, match="no panel"):
+        draw(FigureData("bars", [], caption="nothing"))
