@@ -33,7 +33,7 @@ from compass_abs.schedulers.registry import (
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-scheduler.md"
 #: Written by others, and tested there.
-ELSEWHERE = ("compass-jit", "compass-hierarchical")
+ELSEWHERE = ("compass-jit", "hierarchical")
 
 
 class Colour(StrEnum):

@@ -62,6 +62,7 @@ _BUILT_IN = (
     Entry("compass-abs-literal", _ours("compass_literal", "CompassAbsLiteral")),
     Entry("compass-abs-residual", _ours("compass_residual", "CompassAbsResidual")),
     Entry("compass-jit", _ours("jit", "CompassJit")),
+    Entry("hierarchical", _ours("hierarchical", "HierarchicalCompass")),
     Entry("gfs", _ours("best_fit", "BestFit"), aliases=("best-fit",)),
     Entry("fgd", _ours("fgd", "FragmentationGradientDescent")),
     Entry("cafgd", _ours("cafgd", "ContextAwareFgd")),
