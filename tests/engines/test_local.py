@@ -127,3 +127,27 @@ class TestLocalEngine(EngineConformance):
         report = self.seen(engine, order.run)
         assert report is not None
         assert report.phase is RunPhase.RUNNING
+
+
+@pytest.mark.slow
+class TestWarmLocalEngine(TestLocalEngine):
+    """The same, started by forks of standby processes wherever that applies."""
+
+    @pytest.fixture
+    def engine(self, tmp_path: Path) -> Iterator[Engine]:
+        from compass_abs.engines.local import Warmth
+
+        self._root = tmp_path / "engine"
+        self._engines = [LocalEngine(self._root, nodes=2, gpus=4, real_gpus=(), warmth=Warmth.STANDBY)]
+        standbys = self._engines[0]._standbys
+        assert standbys is not None
+        deadline = time.monotonic() + 60
+        while not all(standbys.ready(node) for node in ("n0", "n1")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield self._engines[0]
+        engine = self._engines[-1]
+        for report in engine.observe().runs:
+            engine.kill(report.run)
+        time.sleep(0.2)
+        engine.close()
+        self._engines[0].close()

@@ -17,6 +17,7 @@ from compass_abs.engines.local import processes, shim_path
 from compass_abs.engines.local.nodes import LocalNodes
 from compass_abs.engines.local.run_files import RunFiles, write_json
 from compass_abs.engines.local.runs import LocalRun
+from compass_abs.engines.local.warm import Standbys, Warmth
 from compass_abs.engines.protocol import (
     Capability,
     CheckpointRequest,
@@ -31,6 +32,7 @@ from compass_abs.engines.protocol import (
     StaleGenerationError,
     StartOrder,
 )
+from compass_abs.training.standby import StandbyError, Successor
 
 #: Ports for rendezvous: below those that the system gives to outgoing connections.
 _PORTS = range(20_000, 32_000)
@@ -42,12 +44,23 @@ class LocalEngine:
     """n virtual nodes under one folder. One engine at a time uses a folder; the controller's journal sees to that."""
 
     name = "local"
-    capabilities = frozenset({Capability.REJOIN})
 
     def __init__(
-        self, root: Path, nodes: int = 4, gpus: int = 8, pool: str = "", real_gpus: Sequence[int] | None = None
+        self,
+        root: Path,
+        nodes: int = 4,
+        gpus: int = 8,
+        pool: str = "",
+        real_gpus: Sequence[int] | None = None,
+        warmth: Warmth = Warmth.COLD,
     ) -> None:
         self._files = RunFiles(root.absolute())
+        self.capabilities = frozenset({Capability.REJOIN})
+        self._standbys: Standbys | None = None
+        if warmth is Warmth.STANDBY:
+            self._standbys = Standbys(self._files.root, [f"n{number}" for number in range(nodes)])
+            self.capabilities |= {Capability.WARM_START}
+        self._successors: dict[RunId, Successor] = {}
         self._nodes = LocalNodes(self._files, nodes, gpus, pool)
         self._real_gpus = tuple(real_gpus if real_gpus is not None else _real_gpus())
         self._lock = threading.RLock()
@@ -153,7 +166,15 @@ class LocalEngine:
         )
         environment["COMPASS_SLOTS"] = ",".join(map(str, run.gpus))
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
-        self._run_shim(run, self._shim_order(order, run, workdir, environment))
+        log = self._files.file(order.run, "log", "txt")
+        successor = None
+        if self._standbys is not None:
+            successor = self._standbys.fork(order.node, workload, environment, workdir, log)
+        if successor is None:
+            self._run_shim(run, self._shim_order(order, run, workdir, environment))
+        else:
+            self._successors[order.run] = successor
+            run.forked(successor.pid)
 
     def _shim_order(
         self, order: StartOrder, run: LocalRun, workdir: Path, environment: dict[str, str]
@@ -355,9 +376,19 @@ class LocalEngine:
         if run is not None and run.watch == descriptor:
             run.close_watch()
             run.refresh()
+            self._hear_of_end(run)
             run.supervisor_gone()
             _reap(run.supervisor)
             self._tell(run)
+
+    def _hear_of_end(self, run: LocalRun) -> None:
+        """What the standby that forked it says of its end; nothing when that is gone."""
+        successor = self._successors.pop(run.first, None)
+        if successor is not None:
+            with contextlib.suppress(StandbyError, OSError, ValueError):
+                code = successor.wait(2.0)
+                if code is not None:
+                    write_json(self._files.file(run.first, "end"), {"code": code, "time": time.time()})
 
     def _look_around(self) -> float:
         now, soonest = time.monotonic(), _LATER
@@ -386,6 +417,8 @@ class LocalEngine:
             self._closing = True
         self._wake()
         self._thread.join(10.0)
+        if self._standbys is not None:
+            self._standbys.close()
         for run in self._runs.values():
             run.close_watch()
         self._poller.close()

@@ -111,6 +111,20 @@ class LocalRun:
         if self.watch is None and self.end is None:
             self.supervisor_gone()
 
+    def _is_ours(self, process: ProcessId) -> bool:
+        """True while this very process runs; one that was not forked also shows its generation to the world."""
+        if process == self.supervisor:
+            return processes.is_alive(process)
+        return processes.carries(process, "COMPASS_GENERATION", str(self.born))
+
+    def forked(self, pid: int) -> None:
+        """It runs as a fork of a standby, without a shim."""
+        started = processes.start_time(pid) or 0
+        self.process = self.supervisor = ProcessId(pid, started)
+        record = {"shim": pid, "shim_started": started, "pid": pid, "started": started}
+        write_json(self.files.file(self.run, "process"), record)
+        self.watch = processes.open_watch(self.supervisor)
+
     def read_process(self) -> bool:
         """Learns which process it is; False while that isn't known."""
         value = read_json(self.files.file(self.first, "process"))

@@ -1,0 +1,294 @@
+"""Commands to a running controller: submit, ps, describe, logs, cancel, nodes, drain, plan, top."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+_URL = typer.Option(None, "--url", help="The controller; COMPASS_URL without it.", show_default=False)
+_JSON = typer.Option(False, "--json", help="Print JSON.")
+_JOB = typer.Argument(..., help="A job's id, as `compass ps` shows it.")
+_FILE = typer.Argument(..., help="A job file in YAML; - for standard input.")
+_JOBS = typer.Argument(..., help="Ids of jobs.")
+_COLOURS = {
+    "queued": "yellow",
+    "starting": "cyan",
+    "running": "green",
+    "migrating": "magenta",
+    "clearing": "blue",
+    "done": "dim",
+    "failed": "red",
+    "cancelled": "dim",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (submit, ps, describe, logs, cancel, nodes, drain, undrain, plan, why, pause, resume, top):
+        app.command(command.__name__)(command)
+
+
+def submit(
+    file: Path = _FILE,
+    url: str | None = _URL,
+    as_json: bool = _JSON,
+) -> None:
+    """Submit a job, and print its id."""
+    from compass_abs.controller.client import Client
+    from compass_abs.controller.job_spec import parse_job
+
+    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    # Checked here as well, so that a mistake is told with the file's name and line.
+    parse_job(text, "standard input" if str(file) == "-" else str(file))
+    with Client(url) as client:
+        job = client.submit(text)
+    typer.echo(json.dumps({"id": job}) if as_json else job)
+
+
+def ps(
+    phase: str | None = typer.Option(None, help="Only jobs in this phase: queued, running, done, ..."),
+    every: bool = typer.Option(False, "--all", "-a", help="Also jobs that are over."),
+    url: str | None = _URL,
+    as_json: bool = _JSON,
+) -> None:
+    """List jobs."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        listing = client.get("/jobs", limit=1000, **({"phase": phase} if phase else {}))
+    jobs = [job for job in listing["jobs"] if every or phase or job["ended"] is None]
+    if as_json:
+        typer.echo(json.dumps({**listing, "jobs": jobs}, indent=2, ensure_ascii=False))
+        return
+    rows = [
+        (
+            job["id"],
+            job["phase"],
+            f"{job['instances']}×{job['gpus']}",
+            _progress(job),
+            ",".join(dict.fromkeys(job["nodes"])) or "-",
+            _ago(job["submitted"]),
+            _short(job["reason"] or job["name"]),
+        )
+        for job in jobs
+    ]
+    _table(("JOB", "PHASE", "GPUS", "STEP", "NODES", "AGE", "NAME / REASON"), rows)
+
+
+def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> None:
+    """Show everything about a job: where it runs, its checkpoints, its migrations and how long each phase took."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        found = client.get(f"/jobs/{job}")
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    echo = typer.echo
+    echo(f"{found['id']}  {_clean(found['name'])}  {found['phase']}  {found['instances']} × {found['gpus']} GPUs")
+    if found["reason"]:
+        echo(f"reason       {_clean(found['reason'])}")
+    echo(f"command      {json.dumps(found['spec']['command'], ensure_ascii=False)}")
+    echo(f"progress     {_progress(found)}   restarts {found['restarts']}, steps lost {found['lost_steps']}")
+    for run in found["runs"]:
+        where = f"{run['node']} GPU {','.join(map(str, run['gpus'])) or '?'}"
+        echo(
+            f"instance {run['instance']:<3} {run['phase']:<8} generation {run['generation']}  {where}  {run['handle']}"
+        )
+    for checkpoint in found["checkpoints"]:
+        echo(f"checkpoint   step {checkpoint['step']}  {_clean(checkpoint['path'])}")
+    for past in found["history"]:
+        seconds = "  ".join(f"{phase} {value:.2f} s" for phase, value in past["seconds"].items())
+        moved = f"{','.join(past['sources'])} → {','.join(past['targets'])}"
+        echo(
+            f"migration    {past['id']} ({past['cause']}) {past['outcome']}: {moved}  {seconds}  {_clean(past['why'])}"
+        )
+
+
+def logs(
+    job: str = _JOB,
+    instance: int = typer.Option(0, "--instance", "-i", min=0),
+    follow: bool = typer.Option(False, "--follow", "-f", help="Go on printing until the job is over."),
+    url: str | None = _URL,
+) -> None:
+    """Print what an instance printed; across migrations with --follow."""
+    from compass_abs.controller.client import Client, ControllerError
+
+    with Client(url) as client:
+        if not follow:
+            typer.echo(client.log(job, instance=instance, offset=-(1 << 20), limit=1 << 20)[0], nl=False)
+            return
+        offset, generation = 0, 0
+        while True:
+            over = client.get(f"/jobs/{job}")["ended"] is not None
+            try:
+                text, now, size = client.log(job, instance=instance, offset=offset, limit=1 << 18)
+            except ControllerError:
+                text, now, size = "", generation, 0
+            if now != generation:
+                text, now, size = _from_start(client, job, instance, generation, offset, now)
+                offset, generation = 0, now
+            typer.echo(text, nl=False)
+            offset += size
+            if over and not size:
+                return
+            if not size:
+                time.sleep(0.3)
+
+
+def _from_start(client: Any, job: str, instance: int, old: int, offset: int, new: int) -> tuple[str, int, int]:
+    """The rest of an old generation's log, and the beginning of the new one's."""
+    rest = client.log(job, instance=instance, generation=old, offset=offset, limit=1 << 20)[0] if old else ""
+    text, generation, size = client.log(job, instance=instance, generation=new, offset=0, limit=1 << 18)
+    return rest + text, generation, size
+
+
+def cancel(jobs: list[str] = _JOBS, url: str | None = _URL) -> None:
+    """End jobs."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        for job in jobs:
+            found = client.post(f"/jobs/{job}/cancel")
+            typer.echo(f"{job}: {found['phase']}")
+
+
+def nodes(url: str | None = _URL, as_json: bool = _JSON) -> None:
+    """List nodes and who is on them."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        found = client.get("/nodes")
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    rows = [
+        (
+            node["name"],
+            node["status"],
+            f"{node['gpus'] - node['free']}/{node['gpus']}",
+            " ".join(f"{slot['job']}.{slot['instance']}:{slot['gpus']}" for slot in node["slots"]) or "-",
+        )
+        for node in found["nodes"]
+    ]
+    _table(("NODE", "STATUS", "USED", "INSTANCES"), rows)
+
+
+def drain(node: str, url: str | None = _URL) -> None:
+    """Move everything off a node, and let nothing new onto it."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        found = client.post(f"/nodes/{node}/drain")
+    still = ", ".join(found["still_on"])
+    typer.echo(f"{node}: {found['status']}" + (f"; still on it: {still}" if still else "; empty"))
+
+
+def undrain(node: str, url: str | None = _URL) -> None:
+    """Let a node take part again."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        typer.echo(f"{node}: {client.post(f'/nodes/{node}/undrain')['status']}")
+
+
+def plan(url: str | None = _URL, as_json: bool = _JSON) -> None:
+    """Show what is being moved now, and what would be, and why."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        found = client.get("/plan")
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    if not found["migrates"]:
+        typer.echo("migrations are shown, not made")
+    rows = [
+        (move["job"], move["state"], ",".join(move["from"]), ",".join(move["to"]), move["cause"])
+        for move in found["moves"]
+    ]
+    for proposal in found["proposals"]:
+        rows += [
+            (move["job"], "proposed", move["from"], move["to"], f"{move['cause']}: {_clean(proposal['why'])}")
+            for move in proposal["moves"]
+        ]
+    _table(("JOB", "STATE", "FROM", "TO", "WHY"), rows)
+
+
+def why(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> None:
+    """Say why a job waits, and which moves would let it start (`compass explain` does so for a snapshot)."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        found = client.get(f"/jobs/{job}/explain")
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"{job} is {found['phase']}: {_clean(found['text'])}")
+    if "now" in found:
+        typer.echo(json.dumps(found["now"], indent=2, ensure_ascii=False))
+
+
+def pause(url: str | None = _URL) -> None:
+    """Let no migration begin."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        typer.echo(f"migrations: {client.post('/migrations/pause')['migrations']}")
+
+
+def resume(url: str | None = _URL) -> None:
+    """Let migrations be made again."""
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        typer.echo(f"migrations: {client.post('/migrations/resume')['migrations']}")
+
+
+def top(url: str | None = _URL, seconds: float = typer.Option(1.0, "--interval", "-n", min=0.2)) -> None:
+    """Watch the cluster in the terminal; q ends it."""
+    from compass_abs.cli.terminal_dashboard import TerminalDashboard
+    from compass_abs.controller.client import Client
+
+    with Client(url) as client:
+        client.get("/overview")
+        TerminalDashboard(client, seconds).run()
+
+
+def _progress(job: dict[str, Any]) -> str:
+    return f"{job['step']}/{job['total']}" if job["total"] else str(job["step"] or "-")
+
+
+def _ago(when: float) -> str:
+    seconds = max(0.0, time.time() - when)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _short(text: str, most: int = 70) -> str:
+    text = _clean(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _clean(text: str) -> str:
+    """Without what a terminal would take for a command."""
+    return "".join(c if c.isprintable() else "·" for c in text)
+
+
+def _table(head: Iterable[str], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
+    Console(highlight=False).print(table)

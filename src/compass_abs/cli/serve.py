@@ -1,0 +1,59 @@
+"""`compass serve`: the controller."""
+
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+
+class Mode(StrEnum):
+    """What the controller does about migrations."""
+
+    recommend = "recommend"
+    execute = "execute"
+
+
+_MODE = typer.Option(Mode.execute, help="recommend: show every move, make none. execute: make them.")
+_STATE = typer.Option(Path("compass-state"), help="Folder for journal, logs and checkpoints.")
+_TOKEN_FILE = typer.Option(None, help="File with the token; made anew where there is none.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("serve")(serve)
+    app.command("schema")(schema)
+
+
+def serve(
+    mode: Mode = _MODE,
+    scheduler: str = typer.Option("compass-abs", "--scheduler", "-s", help="As `compass schedulers` lists them."),
+    queue: str = typer.Option("fifo", help="Who is tried next."),
+    nodes: int = typer.Option(4, min=1, max=1000, help="Virtual nodes on this machine."),
+    gpus: int = typer.Option(8, min=1, max=16, help="GPU slots of each."),
+    state: Path = _STATE,
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; beyond loopback a token is needed."),
+    port: int = typer.Option(7077, min=1, max=65535),
+    token_file: Path | None = _TOKEN_FILE,
+    warm: bool = typer.Option(False, help="Keep a process with torch imported on each node, for short migrations."),
+    log_json: bool = typer.Option(False, help="Log a JSON object a line."),
+) -> None:
+    """Run the controller: it starts, watches and migrates jobs on virtual nodes of this machine."""
+    from compass_abs.controller.reconcile import Conduct, Config
+    from compass_abs.controller.server import Settings, serve
+    from compass_abs.engines.local import LocalEngine, Warmth
+    from compass_abs.schedulers.registry import parse_choice
+
+    name, parameters = parse_choice(scheduler)
+    config = Config(scheduler=name, parameters=parameters, queue=queue, conduct=Conduct(mode.value))
+    settings = Settings(state.absolute(), host, port, config, token_file, log_json=log_json)
+    warmth = Warmth.STANDBY if warm else Warmth.COLD
+    serve(settings, LocalEngine(state.absolute() / "engine", nodes, gpus, warmth=warmth))
+
+
+def schema() -> None:
+    """Print the JSON Schema of a job file, for editors."""
+    import json
+
+    from compass_abs.controller.job_spec import job_schema
+
+    typer.echo(json.dumps(job_schema(), indent=2))

@@ -1,0 +1,88 @@
+"""`compass top`: nodes, jobs and the queue in a terminal."""
+
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import DataTable, Footer, Header, Static
+
+from compass_abs.controller.client import Client
+from compass_abs.model import CompassError
+
+#: Told apart by people who see colours differently, too (Okabe and Ito).
+_PALETTE = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999")
+
+
+class TerminalDashboard(App[None]):
+    """A picture a second."""
+
+    TITLE = "compass"
+    BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit")]
+    CSS = "#cluster { height: auto; max-height: 60%; padding: 0 1; } DataTable { height: 1fr; }"
+
+    def __init__(self, client: Client, seconds: float) -> None:
+        super().__init__()
+        self._client = client
+        self._seconds = seconds
+
+    def compose(self) -> ComposeResult:
+        """Header, cluster, jobs, footer."""
+        yield Header(show_clock=True)
+        with VerticalScroll(id="cluster"):
+            yield Static(id="nodes")
+        yield DataTable(id="jobs", cursor_type="row", zebra_stripes=True)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begins to look."""
+        self.query_one("#jobs", DataTable).add_columns("job", "phase", "gpus", "step", "nodes", "reason")
+        self.set_interval(self._seconds, self.refresh_picture)
+        self.refresh_picture()
+
+    def refresh_picture(self) -> None:
+        """Looks once."""
+        self.run_worker(self._look, thread=True, exclusive=True)
+
+    def _look(self) -> None:
+        try:
+            picture = self._client.get("/overview")
+        except CompassError as error:
+            self.call_from_thread(self._say, str(error))
+            return
+        self.call_from_thread(self._show, picture)
+
+    def _say(self, text: str) -> None:
+        self.sub_title = text
+
+    def _show(self, picture: dict[str, Any]) -> None:
+        pool = picture["pools"][0] if picture["pools"] else None
+        if pool is not None:
+            self.sub_title = (
+                f"{pool['gpus'] - pool['free']}/{pool['gpus']} GPUs  SIF {pool['sif']:.3f}  "
+                f"{picture['waiting_total']} waiting  migrations {picture['migrations']}"
+            )
+        self.query_one("#nodes", Static).update(cluster_text(picture["nodes"]))
+        table = self.query_one("#jobs", DataTable)
+        table.clear()
+        for job in [*picture["jobs"], *picture["waiting"]]:
+            nodes = ",".join(dict.fromkeys(job["nodes"])) or "-"
+            size = f"{job['instances']}×{job['gpus']}"
+            step = f"{job['step']}/{job['total']}"
+            table.add_row(*(Text(str(cell)) for cell in (job["id"], job["phase"], size, step, nodes, job["reason"])))
+
+
+def cluster_text(nodes: list[dict[str, Any]]) -> Text:
+    """A line a node, a block a GPU, a colour a job."""
+    text = Text()
+    for node in nodes:
+        text.append(f"{node['name']:>10} ", "bold" if node["status"] == "up" else "dim")
+        shown = 0
+        for slot in node["slots"]:
+            colour = _PALETTE[sum(map(ord, slot["job"])) % len(_PALETTE)]
+            text.append("█" * slot["gpus"] if slot["state"] != "arriving" else "▒" * slot["gpus"], colour)
+            shown += slot["gpus"]
+        text.append("·" * max(0, node["gpus"] - shown), "dim")
+        text.append(f" {node['status']}\n", "dim")
+    return text

@@ -1,0 +1,95 @@
+"""Talks to a running controller, for the command line and for programs."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from compass_abs.model import CompassError
+
+#: Where `compass serve` listens unless told.
+DEFAULT_URL = "http://127.0.0.1:7077"
+URL_VARIABLE = "COMPASS_URL"
+TOKEN_VARIABLE = "COMPASS_TOKEN"
+TOKEN_FILE_VARIABLE = "COMPASS_TOKEN_FILE"
+
+
+class ControllerError(CompassError):
+    """The controller can't be reached, or refused."""
+
+
+class Client:
+    """A connection to one controller; URL and token from the environment unless given."""
+
+    def __init__(self, url: str | None = None, token: str | None = None, seconds: float = 30.0) -> None:
+        self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+        token = token or os.environ.get(TOKEN_VARIABLE) or _token_from_file()
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        # Proxies are for the world outside; a controller is one's own.
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=seconds, trust_env=False)
+
+    def get(self, path: str, **query: Any) -> Any:
+        """What a read answers."""
+        return self._answer(self._send("GET", path, params=query)).json()
+
+    def post(self, path: str) -> Any:
+        """What a command answers."""
+        return self._answer(self._send("POST", path)).json()
+
+    def submit(self, text: str) -> str:
+        """Submits a job file's text; its id."""
+        response = self._send("POST", "/jobs", content=text.encode(), headers={"content-type": "application/yaml"})
+        return str(self._answer(response).json()["id"])
+
+    def submit_fields(self, fields: dict[str, Any]) -> str:
+        """Submits a job; its id."""
+        return str(self._answer(self._send("POST", "/jobs", json=fields)).json()["id"])
+
+    def log(self, job: str, **query: Any) -> tuple[str, int, int]:
+        """A piece of a log: its text, the generation it is of, and how many bytes it was."""
+        response = self._answer(self._send("GET", f"/jobs/{job}/logs", params=query))
+        headers = response.headers
+        return response.text, int(headers["x-compass-generation"]), int(headers["x-compass-bytes"])
+
+    def events(self) -> Iterator[str]:
+        """Lines of the event stream, for ever."""
+        with self._http.stream("GET", "/api/v1/events", timeout=None) as response:
+            self._answer(response)
+            yield from response.iter_lines()
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, f"/api/v1{path}", **options)
+        except httpx.HTTPError as error:
+            raise ControllerError(
+                f"no controller answers at {self.url}: {error}; start one with `compass serve`, or name another with "
+                f"--url or {URL_VARIABLE}"
+            ) from None
+
+    def _answer(self, response: httpx.Response) -> httpx.Response:
+        if response.is_success:
+            return response
+        try:
+            text = response.json()["error"]
+        except (ValueError, KeyError, TypeError):
+            text = response.text[:200]
+        if response.status_code == 401:
+            text += f"; set {TOKEN_VARIABLE} or {TOKEN_FILE_VARIABLE}"
+        raise ControllerError(text)
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _token_from_file() -> str:
+    name = os.environ.get(TOKEN_FILE_VARIABLE)
+    return Path(name).read_text(encoding="ascii").strip() if name else ""

@@ -1,0 +1,94 @@
+"""The description of the HTTP API, for clients, documentation and fuzzers."""
+
+from typing import Any
+
+from compass_abs import __version__
+from compass_abs.controller.job_spec import JobSpec
+
+
+def description() -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    spec = JobSpec.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas = {**spec.pop("$defs", {}), "Job": spec}
+    schemas["Error"] = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+    schemas["Accepted"] = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "COMPASS-ABS controller", "version": __version__},
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}],
+        "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "paths": _paths(),
+    }
+
+
+def _paths() -> dict[str, Any]:
+    job = _path_parameter("job")
+    node = _path_parameter("node")
+    listing = [_query("limit", 0, 1000), _query("offset", 0)]
+    reading = [_query("instance", 0), _query("generation", 0), _query("limit", 0), _query("offset", -(1 << 20))]
+    phase = {"name": "phase", "in": "query", "schema": {"type": "string"}, "required": False}
+    node_action = {
+        "name": "action",
+        "in": "path",
+        "required": True,
+        "schema": {"enum": ["drain", "undrain", "cordon", "kill", "restore"]},
+    }
+    switch = {"name": "action", "in": "path", "required": True, "schema": {"enum": ["pause", "resume"]}}
+    submit = {
+        "summary": "Submits a job.",
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/Job"}},
+                "application/yaml": {"schema": {"type": "string"}},
+            },
+        },
+        "responses": _responses("#/components/schemas/Accepted", 201),
+    }
+    return {
+        "/healthz": {"get": {**_read("Whether the controller lives."), "security": []}},
+        "/metrics": {"get": _text("Prometheus metrics.")},
+        "/api/v1/jobs": {"get": _read("Jobs, the latest first.", [phase, *listing]), "post": submit},
+        "/api/v1/jobs/{job}": {"get": _read("Everything about a job.", [job])},
+        "/api/v1/jobs/{job}/cancel": {"post": _read("Ends a job.", [job])},
+        "/api/v1/jobs/{job}/logs": {"get": _text("What an instance printed.", [job, *reading])},
+        "/api/v1/jobs/{job}/explain": {"get": _read("Why a job waits, and what would let it start.", [job])},
+        "/api/v1/nodes": {"get": _read("Nodes and what is on them.")},
+        "/api/v1/nodes/{node}/{action}": {"post": _read("Drains, cordons or brings back a node.", [node, node_action])},
+        "/api/v1/plan": {"get": _read("What is being moved, what would be, and why.")},
+        "/api/v1/migrations": {"get": _read("Migrations that are over, the latest first.", [_query("limit", 0)])},
+        "/api/v1/migrations/{action}": {"post": _read("Pauses or resumes migrations.", [switch])},
+        "/api/v1/overview": {"get": _read("The whole cluster.")},
+        "/api/v1/history": {"get": _read("Utilisation and fragmentation over time.", [_query("since", 0)])},
+        "/api/v1/schema/job": {"get": _read("The JSON Schema of a job.")},
+    }
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _query(name: str, least: int, most: int | None = None) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer", "minimum": least, "maximum": most or 10**15 - 1}
+    return {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+def _read(summary: str, parameters: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    return {"summary": summary, "parameters": parameters or [], "responses": _responses(None, 200)}
+
+
+def _text(summary: str, parameters: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    answers = _responses(None, 200)
+    answers["200"]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+    return {"summary": summary, "parameters": parameters or [], "responses": answers}
+
+
+def _responses(reference: str | None, status: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"$ref": reference} if reference else {"type": "object"}
+    error = {
+        "description": "Refused.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+    }
+    found: dict[str, Any] = {str(status): {"description": "Done.", "content": {"application/json": {"schema": schema}}}}
+    return found | dict.fromkeys(("400", "401", "403", "404", "409", "413", "421", "503"), error)

@@ -1,0 +1,108 @@
+"""`compass serve`: a journal, an engine, a controller and its HTTP server, until somebody stops it."""
+
+import logging
+import socket
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvicorn
+
+from compass_abs.controller.api import make_app
+from compass_abs.controller.auth import is_loopback, load_token
+from compass_abs.controller.journal import SqliteJournal
+from compass_abs.controller.reconcile import Conduct, Config
+from compass_abs.controller.service import Service
+from compass_abs.engines.protocol import Engine
+from compass_abs.model import CompassError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `compass serve` is told."""
+
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = 7077
+    config: Config = field(default_factory=Config)
+    #: None: needed exactly where others could reach it.
+    token_file: Path | None = None
+    #: True for no token even beyond loopback: something in front of it asks.
+    open_to_all: bool = False
+    log_json: bool = False
+
+
+def configure_logging(as_json: bool, level: str = "info") -> None:
+    """Structured logs on standard error: for people, or a JSON object a line."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer()
+            if as_json
+            else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def serve(settings: Settings, engine: Engine) -> None:
+    """Runs until TERM or an interrupt. What it has started runs on."""
+    configure_logging(settings.log_json)
+    token = None
+    if settings.token_file is not None or not (is_loopback(settings.host) or settings.open_to_all):
+        token = load_token(settings.token_file or settings.state / "token")
+    journal = SqliteJournal(settings.state / "journal.sqlite")
+    service = Service(journal, engine, settings.config)
+    try:
+        service.start()
+        service.wait_until_ready()
+        app = make_app(service, token=token, hosts=(settings.host,))
+        _announce(settings, token)
+        _serve_http(app, settings)
+    finally:
+        service.close()
+        engine.close()
+
+
+def _announce(settings: Settings, token: str | None) -> None:
+    log = structlog.get_logger("serve")
+    where = f"[{settings.host}]" if ":" in settings.host else settings.host
+    log.info(
+        "listening",
+        url=f"http://{where}:{settings.port}/",
+        scheduler=settings.config.scheduler,
+        mode=settings.config.conduct.value,
+        token="none" if token is None else str(settings.token_file or settings.state / "token"),
+    )
+    if settings.config.conduct is Conduct.RECOMMEND:
+        log.info("migrations are shown, not made; use --mode execute to make them")
+
+
+def _serve_http(app: Any, settings: Settings) -> None:
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        limit_concurrency=1000,
+        server_header=False,
+    )
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((settings.host, settings.port))
+        except OSError as error:
+            raise CompassError(
+                f"can't listen on {settings.host}:{settings.port}: {error.strerror}; use --port"
+            ) from None
+        uvicorn.Server(config).run([listener])

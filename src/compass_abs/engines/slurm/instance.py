@@ -1,0 +1,181 @@
+"""The batch script's only program: becomes the parent of one instance, and leaves behind how it ended.
+
+Run as `python -I -S instance.py ORDER.json` by the Slurm job, from a copy in the engine's folder: standard library
+only, since the node may have nothing else. It starts the instance at most once, whatever Slurm does with its job;
+hands signals on; ends what overstays its grace without anybody's help; and, when the instance left for a move,
+keeps the allocation for a moment: the successor waits for it with `afterany`, which Slurm acts on at once, while
+a new request would wait for its scheduler's next round.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LIMITS = {
+    "memory_bytes": resource.RLIMIT_AS,
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_bytes": resource.RLIMIT_FSIZE,
+    "processes": resource.RLIMIT_NPROC,
+}
+_HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+#: What Slurm says about this allocation, for the program to see.
+_OF_SLURM = ("SLURM_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+#: How often the request to end is looked for, in case its signal got lost.
+_LOOK_EVERY = 1.0
+#: How long an allocation is kept for the successor's request. Slurm's own scheduling round takes as long.
+_HANDOVER = 1.0
+_EXIT_CLAIMED = 75
+
+
+def write(path, value):  # type: ignore[no-untyped-def]
+    """Replaces a file as a whole, durably."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs a third of the start-up time
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)  # noqa: PTH105
+
+
+def read(path):  # type: ignore[no-untyped-def]
+    """What a file holds; None when there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def claim(path):  # type: ignore[no-untyped-def]
+    """True for the first that asks: a job that Slurm starts a second time must not double a rank."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def become(order):  # type: ignore[no-untyped-def]
+    """The child: turns into the user's program."""
+    try:
+        os.setsid()
+        for name, kind in _LIMITS.items():
+            if order["limits"].get(name) is not None:
+                soft = int(order["limits"][name])
+                hard = resource.getrlimit(kind)[1]
+                soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
+                resource.setrlimit(kind, (soft, soft))
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.chdir(order["workdir"])
+        allocation = {name: value for name, value in os.environ.items() if name.startswith(_OF_SLURM)}
+        os.execvpe(order["command"][0], order["command"], {**order["environment"], **allocation})
+    except BaseException as error:
+        sys.stderr.write(f"compass: can't start {order['command']!r}: {error}\n")
+        sys.stderr.flush()
+    os._exit(127)
+
+
+def signal_group(pid, number):  # type: ignore[no-untyped-def]
+    """Signals the instance and everything in its group."""
+    try:  # noqa: SIM105 - contextlib costs start-up time
+        os.killpg(pid, number)
+    except OSError:
+        pass
+
+
+def children():  # type: ignore[no-untyped-def]
+    """Processes that are ours by now."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:  # noqa: PTH123
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def end_rest():  # type: ignore[no-untyped-def]
+    """Ends whatever the instance has left behind."""
+    deadline = time.monotonic() + 5.0
+    while time.monotonic() < deadline:
+        left = children()
+        if not left:
+            return
+        for pid in left:
+            try:  # noqa: SIM105
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.005)
+
+
+def reap(child):  # type: ignore[no-untyped-def]
+    """Collects what has ended; the wait status of the child once it has."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = status
+
+
+def watch_over(child, stop_file):  # type: ignore[no-untyped-def]
+    """Waits for the instance's end: its wait status, and the last request to end."""
+    kill_at, asked = None, None
+    while True:
+        wait = _LOOK_EVERY if kill_at is None else min(_LOOK_EVERY, max(0.0, kill_at - time.monotonic()))
+        came = signal.sigtimedwait((signal.SIGCHLD, *_HANDED_ON), wait)
+        status = reap(child)
+        if status is not None:
+            return status, asked
+        request = read(stop_file)
+        if request is not None and request != asked:
+            if request.get("signal"):
+                signal_group(child, getattr(signal, "SIG" + request["signal"]))
+            until = time.monotonic() + float(request["grace"])
+            kill_at = until if kill_at is None else min(kill_at, until)
+            asked = request
+        elif came is not None and came.si_signo != signal.SIGCHLD and request is None:
+            # Somebody else's: Slurm at a time limit, an operator's scancel.
+            signal_group(child, came.si_signo)
+        if kill_at is not None and time.monotonic() >= kill_at:
+            signal_group(child, signal.SIGKILL)
+            kill_at = time.monotonic() + 1.0
+
+
+def main():  # type: ignore[no-untyped-def]
+    """Starts, waits, tells."""
+    order = read(sys.argv[1])
+    if order is None or not claim(order["claim_file"]):
+        sys.stderr.write("compass: this run was started before, or forgotten; not starting it again\n")
+        os._exit(_EXIT_CLAIMED)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, *_HANDED_ON))
+    child = os.fork()
+    if child == 0:
+        become(order)
+    gpus = os.environ.get("SLURM_JOB_GPUS") or os.environ.get("SLURM_STEP_GPUS") or ""
+    write(order["process_file"], {"pid": child, "shim": os.getpid(), "gpus": gpus, "time": time.time()})
+    status, asked = watch_over(child, order["stop_file"])
+    end_rest()
+    code = os.waitstatus_to_exitcode(status)
+    write(order["end_file"], {"code": code, "time": time.time()})
+    if asked is not None and asked.get("handover"):
+        signal.sigtimedwait(_HANDED_ON, _HANDOVER)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+main()
