@@ -9,7 +9,18 @@ from compass_abs import __version__
 from compass_abs.model import CompassError
 
 #: Modules of this room; each has `register(app)`. Import what is heavy inside the commands, not at their top.
-MODULES: tuple[str, ...] = ("sif", "simulate", "compare", "trace", "experiments", "schedulers", "train_drr", "explain")
+MODULES: tuple[str, ...] = (
+    "sif",
+    "simulate",
+    "compare",
+    "trace",
+    "experiments",
+    "schedulers",
+    "train_drr",
+    "explain",
+    "serve",
+    "jobs",
+)
 
 app = typer.Typer(
     name="compass",
