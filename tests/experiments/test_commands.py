@@ -1,0 +1,74 @@
+"""`compass reproduce`, `sweep` and `report` as users call them."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from compass_abs.cli.main import app
+from compass_abs.experiments import shipped_studies
+from compass_abs.model import CompassError
+from tests.experiments.small import small_study
+
+runner = CliRunner()
+
+
+def sweep_file(folder: Path, **changes: object) -> Path:
+    path = folder / "mine.yaml"
+    study = small_study(figures=[], eta=[0.9], **changes)
+    path.write_text(yaml.safe_dump(study.model_dump(mode="json")), encoding="utf-8")
+    return path
+
+
+def test_list_of_studies_names_each_with_its_section() -> None:
+    result = runner.invoke(app, ["reproduce", "list"])
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.output.splitlines()] == list(shipped_studies())
+    assert "section 6.4, Table 3" in result.output
+
+
+def test_sweep_of_a_file_writes_its_folder_and_says_where(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ["sweep", str(sweep_file(tmp_path)), "--out", str(out), "--workers", "1"]
+    first = runner.invoke(app, command)
+    assert first.exit_code == 0, first.output
+    assert f"A small study: {out / 'small' / 'README.md'}" in first.output
+    again = runner.invoke(app, command)
+    assert "10 of 10 runs, 10 known before" in again.output
+    assert (out / "small" / "runs.parquet").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["reproduce", "figure-9"], "no study 'figure-9'"),
+        (["sweep", "nowhere.yaml"], "nowhere.yaml"),
+        (["reproduce", "overall", "--engine", "moon"], "engine is 'moon'"),
+        (["reproduce", "overall", "--engine-option", "x"], "--engine-option is 'x', expected NAME=VALUE"),
+    ],
+)
+def test_mistake_of_a_user_is_an_error_that_names_it(arguments: list[str], complaint: str) -> None:
+    result = runner.invoke(app, arguments)
+    assert isinstance(result.exception, CompassError | FileNotFoundError)
+    assert complaint in str(result.exception)
+
+
+def test_report_of_run_directories_is_written_once_and_replaced_only_when_told(tmp_path: Path) -> None:
+    from compass_abs.simulation import Setup, record
+    from tests.reporting.sample import random_jobs
+
+    record(random_jobs(1, 40, 2), Setup("gfs", 8), about={"name": "made up"}).save(tmp_path / "gfs")
+    page = tmp_path / "page.html"
+    command = ["report", str(tmp_path / "gfs"), "--out", str(page)]
+    assert runner.invoke(app, command).exit_code == 0
+    assert "made up" in page.read_text()
+    refused = runner.invoke(app, command)
+    assert "exists; choose another --out, or replace it with --force" in str(refused.exception)
+    assert runner.invoke(app, [*command, "--force"]).exit_code == 0
+
+
+def test_report_of_nothing_is_refused(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["report", str(tmp_path / "nowhere"), "--out", str(tmp_path / "page.html")])
+    assert isinstance(result.exception, CompassError)
+    assert "is no run directory" in str(result.exception)
