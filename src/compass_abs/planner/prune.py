@@ -1,7 +1,7 @@
 """Fewer classes where charges differ between jobs, so that the exact program stays small without being less exact."""
 
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 
 from compass_abs.planner.problem import NodeClass, Problem
 
@@ -13,21 +13,21 @@ SHARED_CLASSES = 240
 def prune(problem: Problem, upper: float) -> tuple[Problem, bool]:
     """The problem without classes that no optimal plan needs, and whether that is sure.
 
-    A plan that costs at most `upper` evicts from at most T = upper / (cheapest option) nodes. Nodes with equally
-    much free and equal sizes stand in for each other, whatever is evicted or received: so of those that could give
-    up the same sizes, the T cheapest suffice. That holds for nodes whose jobs don't share charges with others.
+    Among the nodes whose jobs don't share a charge with instances elsewhere, a plan that costs at most `upper` evicts
+    from at most T = upper / (their cheapest option). Those with equally much free and equal sizes stand in for each
+    other, whatever is evicted or received: so of those that could give up the same sizes, the T cheapest suffice.
     """
-    cheapest = min((option.cost for c in problem.classes for option in c.options), default=0.0)
-    shared = [c for c in problem.classes if any(label for _, label, _ in c.items)]
+    shared: list[NodeClass] = []
+    alone: list[NodeClass] = []
+    for node_class in problem.classes:
+        (shared if any(label for _, label, _ in node_class.items) else alone).append(node_class)
     kept_shared = _cheapest_shared(problem, shared)
-    if cheapest <= 0.0 or upper == float("inf"):
-        alone = [c for c in problem.classes if not any(label for _, label, _ in c.items)]
-    else:
+    cheapest = min((option.cost for c in alone for option in c.options), default=0.0)
+    if cheapest > 0.0 and upper < inf:
         most = max(1, ceil((upper - problem.forced_cost) / cheapest + 1e-9))
         shapes: dict[tuple[int, tuple[int, ...]], list[NodeClass]] = {}
-        for c in problem.classes:
-            if not any(label for _, label, _ in c.items):
-                shapes.setdefault((c.free, tuple(size for size, _, _ in c.items)), []).append(c)
+        for c in alone:
+            shapes.setdefault((c.free, tuple(size for size, _, _ in c.items)), []).append(c)
         alone = [c for group in shapes.values() for c in _enough(group, most)]
     # In the old order, so that equal programs stay equal.
     wanted = {id(c) for c in (*alone, *kept_shared)}
