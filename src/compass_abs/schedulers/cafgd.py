@@ -65,6 +65,9 @@ class ContextAwareFgd(Scheduler):
         self._short_table: list[int] | None = None
         self._short_total = 1
         self._shortest_table: list[int] | None = None
+        #: The latest mix of short and long, and the weight of the long one in it.
+        self._mixed: list[int] = []
+        self._mixed_share = -1
         # A node costs more the emptier it gets beyond proportion: then the tightest fit is the steepest descent.
         self._tight = [-(free * free) for free in range(size + 1)]
         #: When each job that was held was first refused.
@@ -79,6 +82,7 @@ class ContextAwareFgd(Scheduler):
         recent = self._recent
         recent.note(job)
         self._short_table = self._shortest_table = None
+        self._mixed_share = -1
         if recent.seen % (_SHORT_WINDOW if recent.seen <= _LONG_WINDOW else _LONG_WINDOW) == 0:
             popular = most_popular(recent.weights[0], _POPULAR)
             self._long, self._long_total = stranded(popular), sum(popular)
@@ -97,8 +101,12 @@ class ContextAwareFgd(Scheduler):
         if self._short_table is None:
             self._short_table = stranded(self._recent.weights[1])
             self._short_total = sum(self._recent.weights[1])
-        old, new = share * self._short_total, (_UNIT - share) * self._long_total
-        return [old * a + new * b for a, b in zip(self._long, self._short_table, strict=True)]
+        # A job that waits is tried again and again under the same demand.
+        if self._mixed_share != share:
+            old, new = share * self._short_total, (_UNIT - share) * self._long_total
+            self._mixed = [old * a + new * b for a, b in zip(self._long, self._short_table, strict=True)]
+            self._mixed_share = share
+        return self._mixed
 
     def admit(self, job: Job, situation: Situation) -> Decision:
         """Starts the job, unless waiting a little may spare the cluster some fragmentation."""
