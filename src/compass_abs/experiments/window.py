@@ -58,17 +58,16 @@ class WindowMeter(Observer):
             if self._head is not None:
                 self._heads[self._head.id] = self._head
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float | None]:
         """Blocking in seconds, means over the window, and what the blocked heads asked for."""
         span = self._end - self._start
         blocked = sum(self._blocked.values())
         whole = [job for job in self._heads.values() if job.gpus == 8]
-        found = {f"window_{key}": area / span for key, area in self._area.items()}
+        found: dict[str, float | None] = {f"window_{key}": area / span for key, area in self._area.items()}
         found |= {f"window_blocked_{verdict}": time / SECOND for verdict, time in self._blocked.items()}
         found["window_blocked"] = blocked / SECOND
-        if blocked:
-            found["window_fragmentation_share"] = self._blocked[Verdict.FRAGMENTATION] / blocked
-            found["window_heads_of_8"] = len(whole) / len(self._heads)
+        found["window_fragmentation_share"] = self._blocked[Verdict.FRAGMENTATION] / blocked if blocked else None
+        found["window_heads_of_8"] = len(whole) / len(self._heads) if self._heads else None
         found["window_max_n_sif"] = max(self._series["n_sif"], default=0)
         return found
 
