@@ -1,7 +1,7 @@
 // The dashboard: fetches a picture of the cluster whenever the controller says that something happened, and shows it.
 // All text from users goes into the page as text nodes, never as markup.
 import { api, events, onLogin } from "./client.js";
-import { cell, colour, element, jobButton, patch, progress, since, text } from "./parts.js";
+import { cell, element, jobButton, patch, progress, since, text } from "./parts.js";
 import { drawCurve } from "./curves.js";
 import { drawCluster, drawMoves } from "./cluster.js";
 import { closePanel, openJob, refreshPanel } from "./panel.js";
@@ -46,6 +46,7 @@ function rows(id, items, make, nothing, columns) {
 }
 
 const size = (job) => `${job.instances} × ${job.gpus}`;
+const tight = (words) => element("td", { class: "tight" }, text(words));
 const open = (job) => jobButton(job, () => openJob(job.id, confirmed));
 
 function show() {
@@ -54,12 +55,12 @@ function show() {
   drawCluster(byId("cluster"), picture, (id) => openJob(id, confirmed), drainOrBack);
   drawMoves(byId("moves"), byId("cluster"), picture);
   rows("running", picture.jobs, (job) => [
-    cell(open(job)), cell(text(job.migration ? `migrating: ${job.migration.phase}` : job.phase)), cell(text(size(job))),
+    cell(open(job)), cell(text(job.migration ? `migrating: ${job.migration.phase}` : job.phase)), tight(size(job)),
     cell(progress(job)), cell(text([...new Set(job.nodes)].join(" "))),
   ], "Nothing runs.", 5);
-  rows("queue", picture.waiting, (job) => [cell(open(job)), cell(text(size(job))), cell(text(job.reason))], "Nobody waits.", 3);
+  rows("queue", picture.waiting, (job) => [cell(open(job)), tight(size(job)), cell(text(job.reason))], "Nobody waits.", 3);
   rows("recent", picture.recent, (job) => [
-    cell(open(job)), cell(text(`${job.phase}, ${since(job.ended, picture.time)} ago`)), cell(text(size(job))),
+    cell(open(job)), cell(text(`${job.phase}, ${since(job.ended, picture.time)} ago`)), tight(size(job)),
     cell(text(job.migrations)), cell(text(job.reason)),
   ], "Nothing has ended yet.", 5);
   byId("running-count").textContent = picture.jobs.length || "";

@@ -15,11 +15,15 @@ function cells(node) {
 }
 
 export function drawCluster(target, picture, open, drain) {
+  target.classList.toggle("few", picture.nodes.length <= 12);
   patch(target, picture.nodes, (node) => node.name, (node) => {
     const row = element("div", { class: `node ${node.status}`, "data-node": node.name });
     const gpus = element("div", { class: "gpus", role: "img", "aria-label": `${node.name}: ${node.gpus - node.free} of ${node.gpus} GPUs used` });
+    let left = null;
     for (const slot of cells(node)) {
-      const gpu = element("div", { class: slot ? `gpu taken ${slot.state}` : "gpu" });
+      const other = slot && left && (slot.job !== left.job || slot.instance !== left.instance);
+      const gpu = element("div", { class: (slot ? `gpu taken ${slot.state}` : "gpu") + (other ? " apart" : "") });
+      left = slot;
       if (slot) {
         gpu.style.background = colour(slot.job);
         gpu.title = `${slot.job}, instance ${slot.instance}`;

@@ -3,10 +3,11 @@
 const PALETTE = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#b8a80c", "#7f7f7f",
   "#2e8ac0", "#b37c00", "#00785a", "#a35a82", "#8cc9ef", "#f0bd55", "#4fc3a0", "#dfa3c4"];
 
+// Jobs get colours in the order in which they are first seen, so that those side by side differ.
+const colours = new Map();
 export function colour(id) {
-  let hash = 2166136261;
-  for (const c of id) { hash ^= c.codePointAt(0); hash = Math.imul(hash, 16777619); }
-  return PALETTE[(hash >>> 0) % PALETTE.length];
+  if (!colours.has(id)) colours.set(id, PALETTE[colours.size % PALETTE.length]);
+  return colours.get(id);
 }
 
 export function element(name, attributes = {}, ...children) {

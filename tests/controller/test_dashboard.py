@@ -1,0 +1,157 @@
+"""The dashboard in a real browser."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from compass_abs.controller.api import make_app
+from compass_abs.controller.job_spec import check_job
+from compass_abs.controller.service import Service
+from tests.controller.running import service
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-sync"]
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">'\"&"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no {CHROMIUM}; apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield found
+        found.close()
+
+
+@contextmanager
+def served(running: Service, token: str | None = None) -> Iterator[str]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(make_app(running, token=token), log_level="error", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)
+
+
+@contextmanager
+def page(browser: Any, url: str, **options: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1300, "height": 900}, **options)
+    found = context.new_page()
+    problems: list[str] = []
+    found.on("pageerror", lambda error: problems.append(str(error)))
+    found.set_default_timeout(10_000)
+    found.goto(url)
+    yield found
+    assert problems == []
+    context.close()
+
+
+def submit(running: Service, **fields: Any) -> str:
+    values = {"name": "job", "command": ["train"], "gpus_per_instance": 4, **fields}
+    return running.ask(lambda c: c.submit(check_job(values)))
+
+
+def test_dashboard_shows_jobs_and_their_gpus_live(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
+        tab.wait_for_selector("#live.on")
+        assert tab.locator(".node").count() == 4
+        assert tab.locator(".gpu.taken").count() == 0
+        job = submit(running, instances=2)
+        submit(running, instances=4, gpus_per_instance=8)
+        tab.wait_for_selector(f"#running >> text={job}")
+        tab.wait_for_function("document.querySelectorAll('.gpu.taken').length === 8")
+        tab.wait_for_selector("#queue >> text=capacity")
+
+
+def test_hostile_name_and_log_stay_text(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
+        job = submit(running, name=HOSTILE, labels={"x": HOSTILE})
+        tab.click(f"#running >> text={job}")
+        tab.wait_for_selector("#log >> text=alert(1)")
+        assert HOSTILE in tab.locator("#panel-title").inner_text()
+        assert tab.locator("main img, #panel img, #panel script").count() == 0
+        assert tab.title() == "Compass"
+
+
+def test_drain_asks_first_and_shows_the_gang_move(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
+        running.engine.save_seconds = 2.0  # type: ignore[attr-defined]
+        submit(running)
+        tab.wait_for_selector("#running >> text=running")
+        row = tab.locator("[data-node=n0]")
+        row.hover()
+        row.locator("button").click()
+        tab.locator("#confirm button[value=no]").click()
+        time.sleep(0.7)
+        assert running.ask(lambda c: c.book.nodes["n0"].wanted).value == "up"
+        row.hover()
+        row.locator("button").click()
+        assert "n0" in tab.locator("#confirm-text").inner_text()
+        tab.locator("#confirm-yes").click()
+        tab.wait_for_selector("#moves path", state="attached")
+        tab.wait_for_selector("[data-node=n0].draining")
+        tab.wait_for_selector("[data-node=n1] .gpu.taken.running")
+
+
+def test_cancel_and_pause_work_from_the_page(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
+        job = submit(running)
+        tab.click(f"#running >> text={job}")
+        tab.click("#cancel")
+        tab.click("#confirm-yes")
+        tab.wait_for_selector("#recent >> text=cancelled")
+        tab.keyboard.press("Escape")
+        tab.wait_for_selector("#panel", state="hidden")
+        tab.click("#pause")
+        tab.click("#confirm-yes")
+        tab.wait_for_selector("text=Resume migrations")
+        assert not running.ask(lambda c: c.migrates)
+
+
+def test_token_is_asked_for_and_then_used(browser: Any, tmp_path: Path) -> None:
+    token = "a-token-of-some-length"
+    with service(tmp_path) as running, served(running, token) as url, page(browser, url) as tab:
+        tab.wait_for_selector("#login[open]")
+        tab.fill("#token", token)
+        tab.click("#login button")
+        tab.wait_for_selector("#live.on")
+        tab.wait_for_selector(".node")
+
+
+def test_page_fits_a_telephone(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
+        submit(running)
+        tab.set_viewport_size({"width": 390, "height": 800})
+        tab.wait_for_selector("#running >> text=running")
+        assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.slow
+def test_thousand_nodes_stay_responsive(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path, nodes=1000) as running, served(running) as url, page(browser, url) as tab:
+        for _ in range(100):
+            submit(running, instances=8, gpus_per_instance=8)
+        tab.wait_for_function("document.querySelectorAll('.gpu.taken').length > 5000", timeout=60_000)
+        # A long task blocks clicks: the longest pause between frames while pictures keep coming.
+        longest = tab.evaluate(
+            "new Promise(done => { let last = performance.now(), worst = 0; const end = last + 5000;"
+            "const tick = now => { worst = Math.max(worst, now - last); last = now;"
+            "now < end ? requestAnimationFrame(tick) : done(worst) }; requestAnimationFrame(tick) })"
+        )
+        assert longest < 1500
