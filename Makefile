@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+#: Where the test cluster of `make cluster-slurm` lives.
+CLUSTER ?= $(or $(TMPDIR),/tmp)/compass-slurm
 
-.PHONY: help native bench-native install demo test test-slow test-nightly bench lint types check lock clean
+.PHONY: cluster-slurm cluster-slurm-down help native bench-native install demo test test-slow test-nightly bench lint types check lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -19,6 +21,9 @@ install: $(STAMP) ## the locked environment, in .venv
 
 demo: $(STAMP) ## schedulers side by side on the bundled sample, as a table and an HTML report
 	$(BIN)/compass demo
+
+live: $(STAMP) ## the live system: controller, dashboard, a small Phys-Mix, real migrations
+	$(BIN)/compass live
 
 test: $(STAMP) ## the fast suite
 	$(BIN)/python -m pytest -n auto
@@ -40,6 +45,12 @@ bench-native: native ## the scheduler's benchmark, plain and compiled, in one ru
 	$(BIN)/python -m pip install --quiet --no-deps --target build/native dist/compass_abs-*-cp3*.whl
 	$(BIN)/python -m benchmarks compass_abs
 	PYTHONPATH=build/native $(BIN)/python -m benchmarks compass_abs
+
+cluster-slurm: ## a real Slurm with NODES=4 nodes of 8 pretended GPUs, on this machine (Debian, root to install)
+	deploy/test-clusters/slurm-up.sh "$(CLUSTER)" $(or $(NODES),4)
+
+cluster-slurm-down: ## ends it without a trace; PURGE=1: and the packages that it installed
+	deploy/test-clusters/slurm-down.sh "$(CLUSTER)" $(if $(PURGE),--purge)
 
 lint: $(STAMP) ## ruff
 	$(BIN)/ruff check .
