@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import time
+from typing import Any
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LIMITS = {
@@ -32,7 +33,7 @@ _HANDOVER = 1.0
 _EXIT_CLAIMED = 75
 
 
-def write(path, value):  # type: ignore[no-untyped-def]
+def write(path: str, value: dict[str, object]) -> None:
     """Replaces a file as a whole, durably."""
     temporary = f"{path}.{os.getpid()}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs a third of the start-up time
@@ -42,7 +43,7 @@ def write(path, value):  # type: ignore[no-untyped-def]
     os.replace(temporary, path)  # noqa: PTH105
 
 
-def read(path):  # type: ignore[no-untyped-def]
+def read(path: str) -> Any:
     """What a file holds; None when there is none."""
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
@@ -51,7 +52,7 @@ def read(path):  # type: ignore[no-untyped-def]
         return None
 
 
-def claim(path):  # type: ignore[no-untyped-def]
+def claim(path: str) -> bool:
     """True for the first that asks: a job that Slurm starts a second time must not double a rank."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -60,7 +61,7 @@ def claim(path):  # type: ignore[no-untyped-def]
     return True
 
 
-def become(order):  # type: ignore[no-untyped-def]
+def become(order: Any) -> None:
     """The child: turns into the user's program."""
     try:
         os.setsid()
@@ -81,7 +82,7 @@ def become(order):  # type: ignore[no-untyped-def]
     os._exit(127)
 
 
-def signal_group(pid, number):  # type: ignore[no-untyped-def]
+def signal_group(pid: int, number: int) -> None:
     """Signals the instance and everything in its group."""
     try:  # noqa: SIM105 - contextlib costs start-up time
         os.killpg(pid, number)
@@ -89,7 +90,7 @@ def signal_group(pid, number):  # type: ignore[no-untyped-def]
         pass
 
 
-def children():  # type: ignore[no-untyped-def]
+def children() -> list[int]:
     """Processes that are ours by now."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:  # noqa: PTH123
@@ -98,7 +99,7 @@ def children():  # type: ignore[no-untyped-def]
         return []
 
 
-def end_rest():  # type: ignore[no-untyped-def]
+def end_rest() -> None:
     """Ends whatever the instance has left behind."""
     deadline = time.monotonic() + 5.0
     while time.monotonic() < deadline:
@@ -118,7 +119,7 @@ def end_rest():  # type: ignore[no-untyped-def]
         time.sleep(0.005)
 
 
-def reap(child):  # type: ignore[no-untyped-def]
+def reap(child: int) -> int | None:
     """Collects what has ended; the wait status of the child once it has."""
     found = None
     while True:
@@ -132,15 +133,16 @@ def reap(child):  # type: ignore[no-untyped-def]
             found = status
 
 
-def watch_over(child, stop_file):  # type: ignore[no-untyped-def]
-    """Waits for the instance's end: its wait status, and the last request to end."""
-    kill_at, asked = None, None
+def watch_over(child: int, stop_file: str) -> tuple[int, Any, int]:
+    """Waits for the instance's end: its wait status, the last request to end, and the last signal of others."""
+    kill_at: float | None = None
+    asked, outside = None, 0
     while True:
         wait = _LOOK_EVERY if kill_at is None else min(_LOOK_EVERY, max(0.0, kill_at - time.monotonic()))
         came = signal.sigtimedwait((signal.SIGCHLD, *_HANDED_ON), wait)
         status = reap(child)
         if status is not None:
-            return status, asked
+            return status, asked, outside
         request = read(stop_file)
         if request is not None and request != asked:
             if request.get("signal"):
@@ -150,13 +152,14 @@ def watch_over(child, stop_file):  # type: ignore[no-untyped-def]
             asked = request
         elif came is not None and came.si_signo != signal.SIGCHLD and request is None:
             # Somebody else's: Slurm at a time limit, an operator's scancel.
-            signal_group(child, came.si_signo)
+            outside = came.si_signo
+            signal_group(child, outside)
         if kill_at is not None and time.monotonic() >= kill_at:
             signal_group(child, signal.SIGKILL)
             kill_at = time.monotonic() + 1.0
 
 
-def main():  # type: ignore[no-untyped-def]
+def main() -> None:
     """Starts, waits, tells."""
     order = read(sys.argv[1])
     if order is None or not claim(order["claim_file"]):
@@ -169,10 +172,10 @@ def main():  # type: ignore[no-untyped-def]
         become(order)
     gpus = os.environ.get("SLURM_JOB_GPUS") or os.environ.get("SLURM_STEP_GPUS") or ""
     write(order["process_file"], {"pid": child, "shim": os.getpid(), "gpus": gpus, "time": time.time()})
-    status, asked = watch_over(child, order["stop_file"])
+    status, asked, outside = watch_over(child, order["stop_file"])
     end_rest()
     code = os.waitstatus_to_exitcode(status)
-    write(order["end_file"], {"code": code, "time": time.time()})
+    write(order["end_file"], {"code": code, "outside": outside, "time": time.time()})
     if asked is not None and asked.get("handover"):
         signal.sigtimedwait(_HANDED_ON, _HANDOVER)
     os._exit(code if code >= 0 else 128 - code)
