@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command("serve")(serve)
     app.command("schema")(schema)
+    app.command("live")(live)
 
 
 def serve(
@@ -48,6 +49,36 @@ def serve(
     settings = Settings(state.absolute(), host, port, config, token_file, log_json=log_json)
     warmth = Warmth.STANDBY if warm else Warmth.COLD
     serve(settings, LocalEngine(state.absolute() / "engine", nodes, gpus, warmth=warmth))
+
+
+def live(
+    scheduler: str = typer.Option("compass-abs", "--scheduler", "-s"),
+    port: int = typer.Option(7077, min=0, max=65535, help="Of the dashboard; 0 for any."),
+    cold: bool = typer.Option(False, help="Start every process anew instead of forking a warm one."),
+    as_json: bool = typer.Option(False, "--json", help="Print the verdict as JSON."),
+) -> None:
+    """Bring the live system up, train a small Phys-Mix on it, move some of it, and check that nothing changed."""
+    import json
+    from dataclasses import asdict
+
+    from compass_abs.controller.demonstration import demonstrate, live_system
+    from compass_abs.controller.reconcile import Config
+    from compass_abs.controller.server import configure_logging
+    from compass_abs.engines.local import Warmth
+
+    configure_logging(as_json=False, level="warning")
+    warmth = Warmth.COLD if cold else Warmth.STANDBY
+    with live_system(None, port, Config(scheduler=scheduler), warmth=warmth) as client:
+        typer.echo(f"dashboard: {client.url}/", err=True)
+        verdict = demonstrate(client, lambda text: typer.echo(f"  {text}", err=True))
+    if as_json:
+        typer.echo(json.dumps({**asdict(verdict), "good": verdict.good}, indent=2))
+    else:
+        typer.echo(f"{verdict.done} of {verdict.jobs} jobs done, {verdict.migrations} migrations")
+        same = len(verdict.compared) - len(verdict.differing)
+        typer.echo(f"losses identical to an undisturbed run: {same} of {len(verdict.compared)} migrated jobs")
+    if not verdict.good:
+        raise typer.Exit(1)
 
 
 def schema() -> None:

@@ -3,6 +3,10 @@
 import logging
 import socket
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,20 +59,74 @@ def configure_logging(as_json: bool, level: str = "info") -> None:
 def serve(settings: Settings, engine: Engine) -> None:
     """Runs until TERM or an interrupt. What it has started runs on."""
     configure_logging(settings.log_json)
-    token = None
-    if settings.token_file is not None or not (is_loopback(settings.host) or settings.open_to_all):
-        token = load_token(settings.token_file or settings.state / "token")
-    journal = SqliteJournal(settings.state / "journal.sqlite")
-    service = Service(journal, engine, settings.config)
-    try:
-        service.start()
-        service.wait_until_ready()
-        app = make_app(service, token=token, hosts=(settings.host,))
+    token = _token(settings)
+    with _running(settings, engine) as service, _listening(settings) as listener:
         _announce(settings, token)
-        _serve_http(app, settings)
+        _server(service, settings, token).run([listener])
+
+
+@contextmanager
+def in_background(settings: Settings, engine: Engine) -> Iterator[str]:
+    """Runs beside the caller, on any free port when the port is 0; the URL."""
+    with _running(settings, engine) as service, _listening(settings) as listener:
+        server = _server(service, settings, _token(settings))
+        thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        try:
+            yield f"http://{settings.host}:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10.0)
+
+
+def _token(settings: Settings) -> str | None:
+    if settings.token_file is None and (is_loopback(settings.host) or settings.open_to_all):
+        return None
+    return load_token(settings.token_file or settings.state / "token")
+
+
+@contextmanager
+def _running(settings: Settings, engine: Engine) -> Iterator[Service]:
+    try:
+        service = Service(SqliteJournal(settings.state / "journal.sqlite"), engine, settings.config)
+        try:
+            service.start()
+            service.wait_until_ready()
+            yield service
+        finally:
+            service.close()
     finally:
-        service.close()
         engine.close()
+
+
+@contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((settings.host, settings.port))
+        except OSError as error:
+            raise CompassError(
+                f"can't listen on {settings.host}:{settings.port}: {error.strerror}; use --port"
+            ) from None
+        yield listener
+
+
+def _server(service: Service, settings: Settings, token: str | None) -> uvicorn.Server:
+    app: Any = make_app(service, token=token, hosts=(settings.host,))
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            limit_concurrency=1000,
+            server_header=False,
+        )
+    )
 
 
 def _announce(settings: Settings, token: str | None) -> None:
@@ -83,26 +141,3 @@ def _announce(settings: Settings, token: str | None) -> None:
     )
     if settings.config.conduct is Conduct.RECOMMEND:
         log.info("migrations are shown, not made; use --mode execute to make them")
-
-
-def _serve_http(app: Any, settings: Settings) -> None:
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=1,
-        limit_concurrency=1000,
-        server_header=False,
-    )
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    with socket.socket(family) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((settings.host, settings.port))
-        except OSError as error:
-            raise CompassError(
-                f"can't listen on {settings.host}:{settings.port}: {error.strerror}; use --port"
-            ) from None
-        uvicorn.Server(config).run([listener])
