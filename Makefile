@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 #: Where the test cluster of `make cluster-slurm` lives.
 CLUSTER ?= $(or $(TMPDIR),/tmp)/compass-slurm
 
-.PHONY: cluster-slurm cluster-slurm-down help native bench-native install demo test test-slow test-nightly bench lint types check lock clean
+.PHONY: cluster-slurm cluster-slurm-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
