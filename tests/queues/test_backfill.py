@@ -47,6 +47,13 @@ def test_a_long_job_passes_where_the_head_needs_no_gpus() -> None:
     assert found == {"two": 0, "head": 50, "x": 2, "y": 60}
 
 
+def test_what_passed_counts_for_those_that_are_tried_after_it() -> None:
+    # At 10 two nodes come free at once: x takes the one that the head spares at 50, and y must not take the other.
+    two, brief, head = Job("two", 2, 8, 0, 50), Job("brief", 2, 8, 0, 10), Job("head", 3, 8, 1, 10)
+    found = starts([two, brief, head, Job("x", 1, 8, 2, 500), Job("y", 1, 8, 3, 500)], 4)
+    assert found == {"two": 0, "brief": 0, "head": 50, "x": 10, "y": 60}
+
+
 def test_jobs_behind_an_admitted_head_are_tried_in_the_same_pass() -> None:
     found = starts([LONG, Job("block", 1, 8, 0.5, 20), HEAD, Job("short", 1, 1, 2, 5)])
     assert found == {"long": 0, "block": 0.5, "head": 100, "short": 20.5}

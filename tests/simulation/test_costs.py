@@ -107,6 +107,14 @@ def test_strictly_a_moved_job_waits_for_gpus_that_a_slower_one_vacates() -> None
     assert ledger.records["c"].delay == 3 * US
 
 
+def test_strictly_vacated_gpus_are_shared_out_among_those_who_come() -> None:
+    # a leaves 4 GPUs of node 0, slowly; c takes 2 of them and b, which moves there, the others. Both wait for them.
+    jobs = [Job("a", 1, 4, 0, 100, pause=16), Job("f", 1, 4, 0, 100), Job("b", 1, 2, 0, 100), Job("c", 1, 2, 10, 100)]
+    scheduler = Scripted(ClusterState(3), before={"c": (("a", 0, 2), ("b", 0, 0))}, nodes={"c": (0,)})
+    ledger = run(scheduler, jobs, StrictCost(3, 5))
+    assert (ledger.records["c"].delay, ledger.records["b"].delay) == (6 * US, 11 * US)
+
+
 def test_a_restart_loses_the_work_since_the_last_periodic_checkpoint() -> None:
     jobs = [A, Job("c", 1, 1, 47, 10)]
 

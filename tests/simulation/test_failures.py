@@ -59,6 +59,11 @@ def test_a_gang_that_loses_one_instance_restarts_whole() -> None:
     assert [time for time, _ in ledger.starts] == [0, 50 * US]
 
 
+def test_a_gang_that_restarts_at_once_and_lost_nothing_ends_when_it_would_have() -> None:
+    record = run([Job("a", 1, 8, 0, 100)], [NodeChange(50, "n0", LOST)], nodes=2, period=0).records["a"]
+    assert (record.requeues, record.redone, record.end) == (1, 0, 100 * US)
+
+
 def test_a_loss_during_a_pause_charges_only_the_pause_that_was_had() -> None:
     scheduler = Scripted(ClusterState(2), after={"c": (("a", 0, 1),)}, nodes={"c": (0,)})
     ledger = Ledger()
