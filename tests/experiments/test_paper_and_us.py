@@ -116,6 +116,8 @@ def test_page_written_from_a_study_has_each_of_its_rows_and_the_reasons(tmp_path
     assert "## Why they differ\n\n1. " in text
     tables = (tmp_path / "docs" / "paper-results.md").read_text()
     assert "## Fragmentation over ninety minutes" in tables
+    assert "](figures/paper-case-study-window.png)" in tables
+    assert (tmp_path / "docs" / "figures" / "paper-case-study-window.png").stat().st_size < 200_000
     again = write_comparison_with_paper([result], tmp_path / "again")
     assert again is not None
     assert again.read_text() == text

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from compass_abs.experiments.markdown import markdown_table
 from compass_abs.experiments.output import StudyResult, as_markdown
 from compass_abs.experiments.paper_measures import measure
+from compass_abs.experiments.pictures import figure_data, window_figure
+from compass_abs.reporting.figures import draw, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +38,7 @@ def write_comparison_with_paper(results: Sequence[StudyResult], folder: Path) ->
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / PAGE
     page.write_text(_page(rows, known, content), encoding="utf-8")
-    (folder / TABLES).write_text(_tables(results), encoding="utf-8")
+    (folder / TABLES).write_text(_tables(results, folder), encoding="utf-8")
     return page
 
 
@@ -70,9 +72,23 @@ def _numbered(used: Mapping[str, int], notes: Mapping[str, str]) -> "Iterable[st
     return [f"{number}. {notes[name].strip()}" for name, number in used.items()]
 
 
-def _tables(results: Sequence[StudyResult]) -> str:
-    """Every study's page, one after the other, its headings a level deeper."""
+def _tables(results: Sequence[StudyResult], folder: Path) -> str:
+    """Every study's page, one after the other, its headings a level deeper, with its figures."""
     parts = ["# The tables behind the paper and us\n\nWritten by `compass reproduce`; don't edit.\n"]
     for result in results:
         parts.append(as_markdown(result).replace("\n## ", "\n### ").replace("# ", "## ", 1))
+        parts += [f"![{title}]({path.relative_to(folder).as_posix()})\n" for title, path in _figures(result, folder)]
     return "\n".join(parts)
+
+
+def _figures(result: StudyResult, folder: Path) -> list[tuple[str, Path]]:
+    """Writes the figures of a study beside the page, small enough to live in a repository."""
+    study, written = result.study, []
+    for spec in study.figures:
+        stem = folder / "figures" / f"paper-{study.name}-{spec.name}"
+        written.append((spec.title or study.title, save(draw(figure_data(result.runs, spec)), stem, ["svg"])[0]))
+    if study.window is not None:
+        # Thousands of steps: as pixels a third of what they take as lines.
+        stem = folder / "figures" / f"paper-{study.name}-window"
+        written.append((study.title, save(draw(window_figure(result.cells, result.results)), stem, ["png"])[0]))
+    return written
