@@ -7,7 +7,7 @@ import yaml
 from typer.testing import CliRunner
 
 from compass_abs.cli.main import app
-from compass_abs.experiments import shipped_studies
+from compass_abs.experiments import load_study, read_study, shipped_studies
 from compass_abs.model import CompassError
 from tests.experiments.small import small_study
 
@@ -26,6 +26,13 @@ def test_list_of_studies_names_each_with_its_section() -> None:
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.output.splitlines()] == list(shipped_studies())
     assert "section 6.4, Table 3" in result.output
+
+
+def test_shown_study_can_be_swept_as_it_is(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["reproduce", "case-study", "--show"])
+    path = tmp_path / "copy.yaml"
+    path.write_text(result.output, encoding="utf-8")
+    assert read_study(path) == load_study("case-study")
 
 
 def test_sweep_of_a_file_writes_its_folder_and_says_where(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The HTML report opened and clicked through in a real headless browser."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -205,16 +204,13 @@ def test_page_without_scripts_still_has_verdict_and_table(browser: Any, url: str
     assert watched.page.locator("#comparison tbody tr").count() == 3
 
 
-def test_whole_comparison_day_is_under_five_megabytes_and_ready_at_once(browser: Any, tmp_path: Path) -> None:
-    """Ten schedulers on a day of 3,000 gangs and 200 nodes."""
+def test_whole_comparison_day_is_under_five_megabytes_and_opens(browser: Any, tmp_path: Path) -> None:
+    """Ten schedulers on a day of 3,000 gangs and 200 nodes; how fast it opens, `benchmarks/bench_report.py` measures."""
     sample = sample_comparison(seed=3, jobs=3000, nodes=200)
     runs = tuple(replace(sample.runs[k % 2], label=f"scheduler {k}") for k in range(10))
     path = write_report(replace(sample, runs=runs), tmp_path / "day.html")
     assert path.stat().st_size < 5_000_000
     watched = Watched(browser)
-    watched.page.goto("about:blank")
-    started = time.monotonic()
-    watched.open(path.as_uri())
-    # The target is two seconds on an idle machine; this leaves room for a busy one.
-    assert time.monotonic() - started < 6
+    page = watched.open(path.as_uri())
+    assert page.locator("#pick-left option").count() == 10
     assert watched.complaints == []

@@ -43,11 +43,15 @@ def reproduce(
     engine_option: EngineSetOption = None,
     docs: Annotated[Path | None, typer.Option(help="Write the page `the paper and us` and its figures there, too.")]
     = None,
+    show: Annotated[bool, typer.Option("--show", help="Only print the study's YAML, to copy and change.")] = False,
     quiet: QuietOption = False,
 ) -> None:  # fmt: skip
     """Carry out a study of the paper, or all of them: tables, figures, and our numbers beside the paper's."""
-    from compass_abs.experiments import load_study, shipped_studies
+    from compass_abs.experiments import load_study, shipped_studies, study_text
 
+    if show:
+        typer.echo(study_text(study), nl=False)
+        return
     if study == "list":
         for name in shipped_studies():
             found = load_study(name)

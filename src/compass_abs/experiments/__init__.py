@@ -8,7 +8,7 @@ from compass_abs.experiments.output import StudyResult, evaluate, write_study
 from compass_abs.experiments.paper_and_us import write_comparison_with_paper
 from compass_abs.experiments.runner import Progress, run_cells
 from compass_abs.experiments.store import ResultStore
-from compass_abs.experiments.study import Study, load_study, read_study, shipped_studies
+from compass_abs.experiments.study import Study, load_study, read_study, shipped_studies, study_text
 
 __all__ = [
     "Cell",
@@ -28,6 +28,7 @@ __all__ = [
     "run_cell",
     "run_cells",
     "shipped_studies",
+    "study_text",
     "write_comparison_with_paper",
     "write_study",
 ]

@@ -160,12 +160,21 @@ def _order(name: str) -> str:
 
 def load_study(name_or_path: str) -> Study:
     """A study by its name, or from a file of one's own."""
+    return read_study(_find(name_or_path))
+
+
+def study_text(name_or_path: str) -> str:
+    """The YAML of a study."""
+    return _find(name_or_path).read_text(encoding="utf-8")
+
+
+def _find(name_or_path: str) -> Path:
     for path in _shipped():
         if _order(path.name) == name_or_path:
-            return read_study(path)
+            return path
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or path.exists():
-        return read_study(path)
+        return path
     raise StudyError(f"there is no study {name_or_path!r}; known: {', '.join(shipped_studies())}, or give a YAML file")
 
 
