@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TORCH  := $(VENV)/.torch
 #: Where the test cluster of `make cluster-slurm` lives.
 CLUSTER ?= $(or $(TMPDIR),/tmp)/compass-slurm
 
-.PHONY: cluster-slurm cluster-slurm-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
+.PHONY: install-torch cluster-slurm cluster-slurm-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -22,7 +23,14 @@ install: $(STAMP) ## the locked environment, in .venv
 demo: $(STAMP) ## schedulers side by side on the bundled sample, as a table and an HTML report
 	$(BIN)/compass demo
 
-live: $(STAMP) ## the live system: controller, dashboard, a small Phys-Mix, real migrations
+# Not in the lock: its builds differ by accelerator.
+$(TORCH): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
+	@touch $@
+
+install-torch: $(TORCH) ## PyTorch beside it, for real training jobs
+
+live: $(TORCH) ## the live system: controller, dashboard, a small Phys-Mix, real migrations
 	$(BIN)/compass live
 
 test: $(STAMP) ## the fast suite
