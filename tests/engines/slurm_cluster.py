@@ -5,6 +5,7 @@ import random
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ class SlurmCluster:
 
     def __init__(self, base: Path, nodes: int, gpus: int, slurmd_timeout: int = 10) -> None:
         self.base = base
+        self.dead: list[str] = []
         self.conf = base / "etc" / "slurm.conf"
         environment = dict(os.environ, NO_INSTALL="1", GPUS=str(gpus), SLURMD_TIMEOUT=str(slurmd_timeout))
         environment["PORT"] = str(random.SystemRandom().randrange(12_000, 19_000, 300))
@@ -77,8 +79,20 @@ class SlurmCluster:
                     return word[16:].decode()
         return ""
 
+    def revive_node(self, node: str) -> None:
+        """The node is back."""
+        self.start_daemon(f"slurmd.{node}")
+        self.dead.remove(node)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+            if self.run("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()[0] == "idle":
+                return
+            time.sleep(0.2)
+
     def kill_node(self, node: str) -> None:
         """A power failure: its slurmd and everything that it started are gone, and nobody says so."""
+        self.dead.append(node)
         steps = self.steps(node)
         victims = [self.pid(f"slurmd.{node}"), *steps, *(pid for step in steps for pid in descendants(step))]
         for pid in victims:
