@@ -7,11 +7,21 @@ from typing import Any
 import polars as pl
 import pytest
 
-from compass_abs.experiments import ResultStore, StudyError, StudyResult, cells_of, evaluate, run_cells, write_study
+from compass_abs.experiments import (
+    ResultStore,
+    StudyError,
+    StudyResult,
+    cells_of,
+    evaluate,
+    run_cells,
+    write_page,
+    write_study,
+)
 from compass_abs.experiments.executors.local import LocalExecutor
 from compass_abs.experiments.frames import means
 from compass_abs.experiments.rankings import ranking
 from compass_abs.experiments.study import RankingSpec
+from compass_abs.reporting.metrics import duration
 from tests.experiments.small import small_study
 
 
@@ -135,3 +145,13 @@ def test_case_study_has_a_figure_of_its_window(tmp_path: Path) -> None:
     found = evaluate(study, cells, run_cells(cells, ResultStore(tmp_path), LocalExecutor(1, {})))
     folder = write_study(found, tmp_path / "out", ["svg"])
     assert "Avoidable partial nodes" in (folder / "window.svg").read_text()
+
+
+def test_page_of_a_study_shows_its_first_day_under_everybody(result: StudyResult, tmp_path: Path) -> None:
+    page = write_page(result.study, tmp_path / "report.html").read_text()
+    first = [r for r in result.runs.iter_rows(named=True) if (r["day"], r["eta"]) == (2, 0.85)]
+    rows = page.partition('<table id="comparison">')[2].partition("</table>")[0]
+    assert rows.count("<tr") == 1 + len(first)
+    for run in first:
+        assert f"<td>{duration(run['ajct'])}</td>" in rows or f"<strong>{duration(run['ajct'])}</strong>" in rows
+    assert "these jobs are synthetic" in page

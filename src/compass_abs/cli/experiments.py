@@ -105,6 +105,7 @@ def _carry_out(
         make_executor,
         run_cells,
         write_comparison_with_paper,
+        write_page,
         write_study,
     )
 
@@ -125,6 +126,8 @@ def _carry_out(
         first += len(part)
         write_study(evaluated[-1], out / study.name)
         typer.echo(f"{study.title}: {out / study.name / 'README.md'}")
+        if study.page:
+            typer.echo(f"  to look at: {write_page(study, out / study.name / 'report.html')}")
     page = write_comparison_with_paper(evaluated, docs or out)
     if page is not None:
         typer.echo(f"The paper and us: {page}")

@@ -5,6 +5,7 @@ from compass_abs.experiments.errors import StudyError, SweepError
 from compass_abs.experiments.executors import Executor, Outcome, make_executor
 from compass_abs.experiments.grid import cells_of
 from compass_abs.experiments.output import StudyResult, evaluate, write_study
+from compass_abs.experiments.page import write_page
 from compass_abs.experiments.paper_and_us import write_comparison_with_paper
 from compass_abs.experiments.runner import Progress, run_cells
 from compass_abs.experiments.store import ResultStore
@@ -30,5 +31,6 @@ __all__ = [
     "shipped_studies",
     "study_text",
     "write_comparison_with_paper",
+    "write_page",
     "write_study",
 ]

@@ -129,6 +129,8 @@ class Study(_Part):
     #: Shares of jobs that may not be moved.
     pinned: tuple[Annotated[float, Field(ge=0, le=1)], ...] = (0.0,)
     window: WindowSpec | None = None
+    #: Also replay the first day for an HTML page with pictures of the cluster.
+    page: bool = False
     tables: tuple[TableSpec, ...] = ()
     figures: tuple[FigureSpec, ...] = ()
     rankings: tuple[RankingSpec, ...] = ()
