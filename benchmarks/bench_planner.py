@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from compass_abs.fragmentation import minimum_used
 from compass_abs.model import ClusterState, Job
-from compass_abs.planner import Costs, Disruption, Effort, FewestMoves, Plan, Room, plan
+from compass_abs.planner import Charge, Costs, Disruption, Effort, FewestMoves, Plan, Room, plan
 from compass_abs.schedulers.histogram import choose_nodes
 
 SIZES = range(1, 9)
@@ -21,13 +21,26 @@ SAMPLES = {250: 50, 2500: 50, 25000: 12}
 COLUMNS = ("CPU ms p50", "p99", "mean gap", "worst", "n")
 
 
+class Priced:
+    """GPU-seconds with a pause of each job's own, 5 to 120 s, as measured pauses are."""
+
+    def charge(self, job: Job) -> Charge:
+        """GPUs of the gang times its pause."""
+        return Charge(job.total_gpus * random.Random(job.id).uniform(5, 120), 0.0)
+
+
+OBJECTIVES: dict[str, Costs] = {"moves": FewestMoves(), "disruption": Disruption(), "priced": Priced()}
+
+
 def main() -> None:
     """Prints a table."""
     print(f"{'nodes':>7} {'sizes':6} {'objective':11} {'effort':9}" + "".join(f"{name:>12}" for name in COLUMNS))
     for nodes, samples in SAMPLES.items():
         for mix, weights in MIXES.items():
-            for name, costs in (("moves", FewestMoves()), ("disruption", Disruption())):
-                measure(nodes, mix, weights, name, costs, samples)
+            for name, costs in OBJECTIVES.items():
+                # Every job with its own price: a dozen is enough to see what that takes.
+                many = min(samples, 12) if name == "priced" else samples
+                measure(nodes, mix, weights, name, costs, many)
 
 
 def measure(nodes: int, mix: str, weights: tuple[float, ...], name: str, costs: Costs, samples: int) -> None:
