@@ -11,6 +11,7 @@ from random import Random
 import pytest
 import yaml
 
+from compass_abs.experiments import cells_of, make_executor
 from tests.experiments.small import small_study
 
 
@@ -41,6 +42,13 @@ def children_of(pid: int) -> list[int]:
             if int(fields[1]) == pid:
                 found.append(int(entry.name))
     return found
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def gone(pids: list[int], seconds: float) -> bool:
@@ -97,3 +105,20 @@ def test_sweep_interrupted_from_the_keyboard_says_how_to_go_on(study: Path, tmp_
     assert process.returncode == 130
     assert "the same command goes on from there" in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for orphans in /proc")
+def test_abandoned_sweep_ends_its_workers_in_the_middle_of_a_long_run() -> None:
+    """Runs that would take minutes: nobody who presses Ctrl-C is to wait for them."""
+    large = {"synth": "gfs", "knobs": {"load": 16.0}, "seed": 1}
+    cells = cells_of(
+        small_study(workloads=[large], schedulers=["gfs", *[f"compass-jit:pause={k}" for k in range(1, 5)]], eta=[0.9])
+    )
+    outcomes = make_executor("local", 2).run(cells)
+    assert next(outcomes).result is not None
+    # The resource tracker is a child too, and stays.
+    workers = [pid for pid in children_of(os.getpid()) if "spawn_main" in command_line(pid)]
+    assert len(workers) == 2
+    outcomes.close()  # type: ignore[attr-defined]
+    assert gone(workers, 20)

@@ -3,11 +3,11 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 
 from compass_abs.experiments.cell import Cell
 from compass_abs.experiments.errors import SweepError
@@ -29,14 +29,18 @@ class LocalExecutor:
                 yield attempt(position, cell)
             return
         # Not forked: the table reader has threads, whose locks a forked child would inherit held.
-        pool = ProcessPoolExecutor(
-            min(self._workers, len(cells)), get_context("spawn"), _be_a_good_child, (os.getpid(),)
-        )
+        context = get_context("spawn")
+        abandoned = context.Event()
+        pool = ProcessPoolExecutor(min(self._workers, len(cells)), context, _be_a_good_child, (os.getpid(), abandoned))
+        finished = False
         try:
             yield from self._drain(pool, list(enumerate(cells)))
+            finished = True
         except BrokenProcessPool as error:
             raise SweepError("a worker process died, perhaps for lack of memory; run the same command again") from error
         finally:
+            if not finished:
+                abandoned.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _drain(self, pool: ProcessPoolExecutor, todo: list[tuple[int, Cell]]) -> Iterator[Outcome]:
@@ -50,13 +54,14 @@ class LocalExecutor:
             yield from sorted((future.result() for future in done), key=lambda outcome: outcome.position)
 
 
-def _be_a_good_child(parent: int) -> None:
-    """Leaves interrupting to the parent, and doesn't outlive one that was killed."""
+def _be_a_good_child(parent: int, abandoned: Event) -> None:
+    """Leaves interrupting to the parent; ends, in the middle of a run if need be, when nobody waits for it any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        # A killed parent can set no event, but its children are handed to another.
+        while os.getppid() == parent and not abandoned.wait(0.5):
+            pass
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
