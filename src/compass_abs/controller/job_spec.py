@@ -17,6 +17,7 @@ LARGEST_SPEC = 256 * 1024
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 #: Ours and torchrun's: set by the engine for every instance.
 _RESERVED = frozenset(
@@ -171,7 +172,7 @@ class JobSpec(_Strict):
 
     @model_validator(mode="after")
     def _printable(self) -> Self:
-        if any(ord(c) < 32 or ord(c) == 127 for c in self.name):
+        if _CONTROL.search(self.name):
             raise ValueError("name holds control characters")
         return self
 

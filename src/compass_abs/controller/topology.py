@@ -45,6 +45,12 @@ def refresh(c: "Controller", name: str) -> None:
     if pool is None:
         return
     wanted = effective_status(c, name)
+    if not c.ready:
+        # Nothing is decided before everything was seen once; the scheduler is rebuilt after that, not for each node.
+        if name not in pool.state.index_of:
+            pool.state.add_node(name)
+        pool.state.set_status(name, wanted)
+        return
     if name not in pool.state.index_of:
         pool.add_node(name)
     present = pool.state.node(name).status
