@@ -16,6 +16,8 @@ from compass_abs.schedulers.housing import Housing
 from compass_abs.schedulers.move_chains import collapse
 from compass_abs.schedulers.slot_compaction import cheapest_block, remainder
 
+_ANY_SINGLE = Job("any", 1, 1)
+
 
 class CompassAbs(Scheduler):
     """Anchors in slots, 1-GPU instances in a pool, compaction after every event."""
@@ -59,6 +61,10 @@ class CompassAbs(Scheduler):
     def fits(self, job: Job) -> bool:
         """Whether the space has a legal place for every instance of a gang."""
         return self._fits_anchors(job) if job.gpus > 1 else self._fits_singles(job)
+
+    def room_for_units(self) -> int:
+        """How many movable 1-GPU instances have a legal place."""
+        return self.housing.openable() * self.state.capacity + self._room_for_singles(_ANY_SINGLE)
 
     def place(self, job: Job) -> list[int]:
         """Places a gang that fits; says where."""

@@ -116,7 +116,9 @@ class CompassAbsResidual(CompassAbs):
         """(source, target): a node whose residual fillers fill the room of another."""
         space = self.space
         for source in reversed(hosts):
+            # A pinned instance is no residual filler to be had.
+            movable = min(space.residual(source), len(space.singles_on(source)))
             for target in hosts:
-                if source != target and space.residual(source) >= space.room(target):
+                if source != target and movable >= space.room(target):
                     return source, target
         return None

@@ -31,9 +31,7 @@ class Level:
                 f"level {self.name!r}: size is {self.size!r}, expected a whole number from 1 to {LARGEST_CAPACITY}"
             )
         if type(self.usable) is not int or not 1 <= self.usable <= self.size:
-            raise TopologyError(
-                f"level {self.name!r}: usable is {self.usable!r}, expected 1 to its size, {self.size}"
-            )
+            raise TopologyError(f"level {self.name!r}: usable is {self.usable!r}, expected 1 to its size, {self.size}")
 
 
 class Demand(NamedTuple):
@@ -61,6 +59,9 @@ class Topology:
             )
         if not self.levels:
             raise TopologyError(f"topology {self.name!r} has no levels; a flat cluster has one of size 1")
+        for level in self.levels if len(self.levels) > 1 else ():
+            if level.usable == 1:
+                raise TopologyError(f"topology {self.name!r}: level {level.name!r} has one member; leave it out")
         names = [self.panel_name, *(level.name for level in self.levels)]
         for name in names:
             if names.count(name) > 1:
