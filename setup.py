@@ -1,4 +1,4 @@
-"""Ahead-of-time compilation of the hot modules with mypyc, when COMPASS_NATIVE=1; everything else is in pyproject.toml."""
+"""Ahead-of-time compilation of the hot modules by mypyc when COMPASS_NATIVE=1; all else is in pyproject.toml."""
 
 import os
 
