@@ -11,6 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.controller.running import LivingEngine
+from tests.journeys.scripted_engine import ManualClock, ScriptedEngine
+
 from compass_abs.controller.client import Client
 from compass_abs.controller.effects import Effect, EffectResult, carry_out
 from compass_abs.controller.job_spec import JobSpec, check_job
@@ -18,8 +21,6 @@ from compass_abs.controller.journal import SqliteJournal
 from compass_abs.controller.reconcile import Config, Controller
 from compass_abs.controller.server import Settings, configure_logging, in_background
 from compass_abs.engines.protocol import RunPhase
-from tests.controller.running import LivingEngine
-from tests.journeys.scripted_engine import ManualClock, ScriptedEngine
 
 NODES, JOBS, SUBMISSIONS, EVENTS = 1000, 10_000, 1000, 2000
 #: Shares of demands in the Venus trace (Table 1 of the paper): 1, friendly, unfriendly, whole nodes.
@@ -36,7 +37,7 @@ def _percentile(values: Sequence[float], share: float) -> float:
 
 
 def submissions() -> tuple[float, float]:
-    """Seconds, by the clock and of the processor (client, server and engine), for SUBMISSIONS jobs through the API, one after the other."""
+    """Seconds for SUBMISSIONS jobs through the API, by the clock and of the processor (both ends and the engine)."""
     with tempfile.TemporaryDirectory() as folder:
         engine = LivingEngine(nodes=4, steps=1_000_000)
         with in_background(Settings(Path(folder), port=0), engine) as url, Client(url) as client:

@@ -7,7 +7,16 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from compass_abs.engines.protocol import CheckpointMode, Limits, Workload
 from compass_abs.model import CAPACITIES, CompassError, Job
@@ -52,8 +61,20 @@ def _bytes(value: Any) -> Any:
     return int(float(number) * (1024 if unit and unit.lower().endswith("i") else 1000) ** power)
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=10 * 365 * 86400)]
-Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, lt=1 << 60)]
+# Editors are told what a file may hold; the validators above turn that into what the rest works with.
+_SECONDS_SCHEMA = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["1h30m"]}]}
+_BYTES_SCHEMA = {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "string", "examples": ["4GiB"]}]}
+_COMMAND_SCHEMA = {
+    "anyOf": [{"type": "array", "items": {"type": "string"}, "minItems": 1}, {"type": "string", "minLength": 1}],
+    "description": "Program and arguments. A single text is split into words; no shell ever sees it.",
+}
+_ENV_SCHEMA = {
+    "type": "object",
+    "additionalProperties": {"type": ["string", "number"]},
+    "description": "Environment variables.",
+}
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=10 * 365 * 86400), WithJsonSchema(_SECONDS_SCHEMA)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, lt=1 << 60), WithJsonSchema(_BYTES_SCHEMA)]
 Text = Annotated[str, Field(max_length=4096)]
 
 
@@ -107,12 +128,14 @@ class JobSpec(_Strict):
     gpus_per_instance: Annotated[int, Field(ge=1, le=max(CAPACITIES), strict=True)] = Field(
         1, description="GPUs of each instance, all on one node."
     )
-    command: Annotated[tuple[Annotated[str, Field(max_length=32768)], ...], Field(min_length=1, max_length=4096)] = (
-        Field(description="Program and arguments. A single text is split into words; no shell ever sees it.")
-    )
-    env: Annotated[dict[str, Annotated[str, Field(max_length=32768)]], Field(max_length=512)] = Field(
-        default_factory=dict, description="Environment variables."
-    )
+    command: Annotated[
+        tuple[Annotated[str, Field(max_length=32768)], ...],
+        Field(min_length=1, max_length=4096),
+        WithJsonSchema(_COMMAND_SCHEMA),
+    ] = Field(description="Program and arguments. A single text is split into words; no shell ever sees it.")
+    env: Annotated[
+        dict[str, Annotated[str, Field(max_length=32768)]], Field(max_length=512), WithJsonSchema(_ENV_SCHEMA)
+    ] = Field(default_factory=dict, description="Environment variables.")
     workdir: Text = Field("", description="Absolute folder to run in; by default one that the engine makes.")
     image: Text = Field("", description="Container image, for engines that run images.")
     pool: Annotated[str, Field(max_length=63)] = Field("", description="Pool of nodes; empty for the only one.")
