@@ -50,6 +50,7 @@ class AnchorBasedSpace:
         "order",
         "overfull",
         "singles",
+        "uneven",
         "vacancies",
         "vacancy",
         "vacant",
@@ -64,6 +65,8 @@ class AnchorBasedSpace:
         # A capacity that isn't a power of two has one slot more: the whole node.
         self._width_of = [0, 0] + [min(slot_width(g), state.capacity) for g in range(2, state.capacity + 1)]
         self._widest = 1 << (state.capacity.bit_length() - 1)
+        #: Whether joined slots leave a remainder: the capacity isn't a power of two.
+        self.uneven = state.capacity != self._widest
         self.rebuild()
 
     def rebuild(self) -> None:
@@ -120,6 +123,8 @@ class AnchorBasedSpace:
             room = capacity - width
             if residual > 0:
                 room -= residual
+            residual -= self._remainder(width)
+            if residual > 0:
                 overfull = True
             elif residual:
                 # On a node that something else filled, slots may add up to more than the capacity.
@@ -157,6 +162,14 @@ class AnchorBasedSpace:
             self.overfull.include(index)
         elif self.overfull.size:
             self.overfull.discard(index)
+
+    def _remainder(self, width: int) -> int:
+        """GPUs of a node beside slots that are joined as far as they can be, where that doesn't fill the node.
+
+        A capacity that isn't a power of two leaves some. Fillers are wanted there like in the vacancy of a slot, since
+        compaction won't bring a slot; an anchor that fits may still be placed.
+        """
+        return 0 if width % self._widest else max(0, self._capacity - width)
 
     def width_of(self, gpus: int) -> int:
         """The width of the slot of an anchor of this size."""
@@ -247,11 +260,12 @@ class AnchorBasedSpace:
 
     def room(self, index: int) -> int:
         """Unprofiled free GPUs of a slotted node."""
-        return max(0, self._capacity - self.width[index] - self.residual(index))
+        return max(0, self._capacity - self.width[index] - max(0, self.singles[index] - self.gap[index]))
 
     def residual(self, index: int) -> int:
         """1-GPU instances of a slotted node that no slot has a place for."""
-        return max(0, self.singles[index] - self.gap[index]) if self.width[index] else 0
+        width = self.width[index]
+        return max(0, self.singles[index] - self.gap[index] - self._remainder(width)) if width else 0
 
     # ---- who is on a node
 

@@ -51,7 +51,7 @@ class CompassAbsResidual(CompassAbs):
         nodes = super()._hosts_of_singles(job)
         if job.movable and len(nodes) < job.instances:
             for index in self.space.slotted(1):
-                nodes += [index] * self.space.room(index)
+                nodes += [index] * (self.state.nodes[index].free - self.space.vacancy[index])
                 if len(nodes) >= job.instances:
                     break
         return nodes
@@ -60,17 +60,31 @@ class CompassAbsResidual(CompassAbs):
 
     def compact(self) -> None:
         """Vacancies filled, pool drained, slots joined, and the last two partial nodes merged."""
+        self._compact_once()
+        if self.space.uneven:
+            # Filling a remainder can make room for a slot that had none.
+            before = len(self.state.nodes) + 1
+            while 1 < self.space.movable_slotted_partial < before:
+                before = self.space.movable_slotted_partial
+                self._compact_once()
+
+    def _compact_once(self) -> None:
         space = self.space
-        if space.vacancies:
-            self._refill()
-            if space.vacancies:
-                self._refill_from_residual()
+        self._fill_vacancies()
         self._drain_pool()
         if space.movable_slotted_partial > 1:
             self._gather_residual()
             self._join_slots()
+            if space.uneven:
+                self._fill_vacancies()
             self._drain_pool()
         self._merge()
+
+    def _fill_vacancies(self) -> None:
+        if self.space.vacancies:
+            self._refill()
+            if self.space.vacancies:
+                self._refill_from_residual()
 
     def _refill_from_residual(self) -> None:
         """Fills vacancies that the pool could not with residual fillers, those of nodes with room first."""

@@ -1,7 +1,7 @@
 """COMPASS-ABS on rack-scale NVLink domains (appendix D of the paper): the same operators on every level.
 
-`hierarchical_tiers.py` has a level; here events are dealt out: a small instance lives on the tier of panels, a larger one
-on the tier of the smallest domains that hold it. After either, compaction runs from the lowest tier up, once.
+`hierarchical_tiers.py` has a level; here events are dealt out: a small instance lives on the tier of panels, a larger
+one on the tier of the smallest domains that hold it. After either, compaction runs from the lowest tier up, once.
 
 Deviation: the appendix counts only whole-panel instances as fillers of the panel level and says that the levels don't
 interfere. They do: panels shared by small instances take up panels (docs/nvlink-domains.md has the counterexamples).
