@@ -104,7 +104,7 @@ def _running(settings: Settings, engine: Engine) -> Iterator[Service]:
 @contextmanager
 def _listening(settings: Settings) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named as TCP, or asyncio doesn't switch Nagle's algorithm off, and every answer waits 40 ms for an acknowledgement.
+    # Named as TCP: otherwise asyncio leaves Nagle's algorithm on, and answers wait 40 ms for an acknowledgement.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

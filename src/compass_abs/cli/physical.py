@@ -1,0 +1,49 @@
+"""`compass experiment physical`: the paper's physical deployment, on this machine."""
+
+from pathlib import Path
+
+import typer
+
+_OUT = typer.Option(Path("runs/physical"), help="Where the results go.")
+_SCHEDULERS = typer.Option(
+    ["compass-abs", "gfs", "fgd", "cafgd", "mcg", "drr", "fft"], "--scheduler", "-s", help="Once for each."
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    experiment = typer.Typer(help="Experiments on the live system.", no_args_is_help=True)
+    experiment.callback()(_experiment)
+    experiment.command("physical")(physical)
+    app.add_typer(experiment, name="experiment")
+
+
+def _experiment() -> None:
+    """Experiments on the live system."""
+
+
+def physical(
+    scheduler: list[str] = _SCHEDULERS,
+    jobs: int = typer.Option(75, min=1, help="Only the first so many of the trace."),
+    speed: float = typer.Option(30.0, min=0.1, help="How many times as fast as in the trace jobs arrive and train."),
+    seed: int = typer.Option(1, min=0),
+    cold: bool = typer.Option(False, help="Start every process anew instead of forking a warm one."),
+    out: Path = _OUT,
+) -> None:
+    """Train Phys-Mix on 4 × 8 slots under each scheduler, the same arrivals for all, and replay it in the simulator."""
+    from compass_abs.controller.physical import run_physical, save, shortened, table
+    from compass_abs.controller.server import configure_logging
+    from compass_abs.engines.local import Warmth
+    from compass_abs.traces.synthesis import synthesize
+    from compass_abs.traces.workloads import workload
+    from compass_abs.training.phys_mix import tasks
+
+    configure_logging(as_json=False, level="warning")
+    mix = shortened(list(tasks(synthesize(workload("phys-mix"), seed=seed).jobs, speed=speed, seed=seed)), jobs)
+    warmth = Warmth.COLD if cold else Warmth.STANDBY
+    runs = []
+    for name in scheduler:
+        runs.append(run_physical(mix, name, warmth, lambda text: typer.echo(text, err=True)))
+        save(runs, out)
+    typer.echo(table(runs), nl=False)
+    typer.echo(f"saved in {out}", err=True)
