@@ -18,8 +18,10 @@ MODULES: tuple[str, ...] = (
     "schedulers",
     "train_drr",
     "explain",
+    "audit",
     "serve",
     "jobs",
+    "physical",
 )
 
 app = typer.Typer(
