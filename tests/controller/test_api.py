@@ -90,13 +90,6 @@ def test_waiting_job_is_explained(client: TestClient) -> None:
     assert "capacity" in overview["waiting"][0]["reason"]
 
 
-def test_events_that_were_missed_are_sent_again(client: TestClient, running: Service) -> None:
-    client.post("/api/v1/jobs", json=JOB)
-    assert [event.record.kind for event in running.events if event.record.kind == "submitted"] == ["submitted"]
-    numbers = [event.number for event in running.events]
-    assert numbers == sorted(set(numbers))
-
-
 def test_unknown_things_are_not_found(client: TestClient) -> None:
     for path in ("/api/v1/jobs/nope", "/api/v1/jobs/nope/logs", "/api/v1/nowhere"):
         assert client.get(path).status_code == 404

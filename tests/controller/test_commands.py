@@ -1,0 +1,161 @@
+"""The command line against a running controller, as a user would."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from compass_abs.cli.main import app
+from compass_abs.controller.client import Client, ControllerError
+from tests.controller.running import LivingEngine
+
+JOB = "name: my job\ncommand: [train]\ninstances: 2\ngpus_per_instance: 4\n"
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    from compass_abs.controller.reconcile import Config
+    from compass_abs.controller.server import Settings, configure_logging, in_background
+
+    configure_logging(as_json=False, level="error")
+    engine = LivingEngine(steps=10_000, seconds_per_step=0.01)
+    with in_background(Settings(tmp_path, port=0, config=Config(scheduler="best-fit")), engine) as found:
+        monkeypatch.setenv("COMPASS_URL", found)
+        yield found
+    structlog.reset_defaults()
+
+
+def run(*words: str, code: int = 0, text: str | None = None) -> str:
+    result = CliRunner().invoke(app, list(words), input=text)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def wait_until_running(job: str) -> dict[str, Any]:
+    for _ in range(300):
+        found: dict[str, Any] = json.loads(run("describe", job, "--json"))
+        if found["phase"] == "running":
+            return found
+        time.sleep(0.02)
+    raise AssertionError(found)
+
+
+def test_job_goes_through_its_life_by_commands(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    job = run("submit", str(file)).strip()
+    assert job == "my-job-1"
+    node = wait_until_running(job)["nodes"][0]
+    assert job in run("ps")
+    assert "instance 1" in run("describe", job)
+    assert "alert(1)" in run("logs", job, "-i", "1")
+    assert f"{job}.0:4" in run("nodes")
+    assert "still on it: my-job-1" in run("drain", node)
+    for _ in range(300):
+        if "done: " in run("describe", job):
+            break
+        time.sleep(0.02)
+    assert "migration    m1 (drain) done" in run("describe", job)
+    assert "up" in run("undrain", node)
+    assert "paused" in run("pause")
+    assert "shown, not made" in run("plan")
+    assert "on" in run("resume")
+    assert "does not wait" in run("why", job)
+    run("cancel", job)
+    for _ in range(300):
+        if json.loads(run("ps", "--all", "--json"))["jobs"][0]["phase"] == "cancelled":
+            break
+        time.sleep(0.02)
+    assert run("ps").count(job) == 0
+    assert job in run("ps", "--all")
+
+
+def test_job_file_from_standard_input_is_taken(url: str) -> None:
+    assert json.loads(run("submit", "-", "--json", text=JOB)) == {"id": "my-job-1"}
+
+
+def test_hostile_name_sends_nothing_to_the_terminal(url: str) -> None:
+    with Client(url) as client:
+        client.submit_fields({"name": "a\u202e\u009b31m", "command": ["x"]})
+    assert "\u009b" not in run("ps")
+
+
+def test_followed_log_is_printed_until_the_job_is_over(url: str) -> None:
+    with Client(url) as client:
+        job = client.submit_fields({"name": "a", "command": ["x"]})
+        wait_until_running(job)
+        with Client(url) as other:
+            timer = threading.Timer(0.5, lambda: other.post(f"/jobs/{job}/cancel"))
+            timer.start()
+            assert run("logs", "-f", job).startswith("step 1\n")
+            timer.join()
+        assert client.get(f"/jobs/{job}")["ended"] is not None
+
+
+def test_events_are_streamed_and_those_that_were_missed_sent_again(url: str) -> None:
+    with Client(url) as client:
+        job = client.submit_fields({"name": "a", "command": ["x"]})
+    numbers, kinds = [], []
+    with httpx.stream("GET", f"{url}/api/v1/events", params={"after": 0}, timeout=20, trust_env=False) as stream:
+        for line in stream.iter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                numbers.append(int(value))
+            elif name == "event":
+                kinds.append(value)
+            elif name == "data" and kinds[-1] == "resumed":
+                assert json.loads(value)["job_id"] == job
+                break
+    assert numbers == sorted(set(numbers))
+    assert [kind for kind in kinds if kind not in ("opened", "node")] == ["submitted", "placed", "launched", "resumed"]
+
+
+def test_mistake_in_a_job_file_names_file_and_line(tmp_path: Path) -> None:
+    from compass_abs.controller.job_spec import JobSpecError
+
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ncommand: [x]\nwhat: 1\n")
+    result = CliRunner().invoke(app, ["submit", str(file)])
+    assert isinstance(result.exception, JobSpecError)
+    assert f"{file}, line 3" in str(result.exception)
+
+
+def test_missing_controller_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPASS_URL", "http://127.0.0.1:9")
+    result = CliRunner().invoke(app, ["ps"])
+    assert isinstance(result.exception, ControllerError)
+    assert "compass serve" in str(result.exception)
+
+
+def test_schema_is_printed_for_editors() -> None:
+    assert json.loads(run("schema"))["properties"]["command"]
+
+
+def test_terminal_dashboard_shows_nodes_and_jobs(url: str) -> None:
+    import asyncio
+
+    from textual.widgets import DataTable
+
+    from compass_abs.cli.terminal_dashboard import TerminalDashboard
+
+    with Client(url) as client:
+        job = client.submit_fields({"name": "a", "command": ["x"]})
+        wait_until_running(job)
+
+        async def look() -> int:
+            dashboard = TerminalDashboard(client, 0.2)
+            async with dashboard.run_test() as pilot:
+                for _ in range(100):
+                    await pilot.pause(0.05)
+                    if dashboard.query_one("#jobs", DataTable).row_count:
+                        break
+                return dashboard.query_one("#jobs", DataTable).row_count
+
+        assert asyncio.run(look()) == 1
