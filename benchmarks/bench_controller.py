@@ -117,7 +117,7 @@ def decisions(scheduler: str) -> tuple[list[float], list[float], tuple[float, fl
             rig.clock.advance(0.1)
             rig._deliver()
         rig.journal.close()
-        return rig.controller.decision_seconds, steps, rig.open()
+        return list(rig.controller.decision_seconds), steps, rig.open()
 
 
 def main() -> None:

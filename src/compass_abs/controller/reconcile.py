@@ -7,6 +7,7 @@ then lets them be carried out. It may die anywhere: what it knew is in the journ
 
 import heapq
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -113,7 +114,7 @@ class Controller:
         #: Number of the latest call about a start that has returned.
         self.ticket = 0
         #: Seconds that the latest scheduling decisions took, for the metrics.
-        self.decision_seconds: list[float] = []
+        self.decision_seconds: deque[float] = deque(maxlen=10_000)
         self._journal = journal
         self._submit_effect = submit_effect
         self._listener = listener
