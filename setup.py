@@ -23,6 +23,7 @@ HOT = [
         "schedulers/compass_abs",
         "schedulers/compass_literal",
         "schedulers/compass_residual",
+        "schedulers/hierarchical_operators",
         "schedulers/hierarchical_tiers",
     )
 ]

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 from compass_abs.model import ClusterState, Decision, Gang, Job, Migration, NodeStatus
 from compass_abs.schedulers.base import Scheduler, Situation
 from compass_abs.schedulers.compass_abs import CompassAbs
-from compass_abs.schedulers.compass_residual import CompassAbsResidual
+from compass_abs.schedulers.hierarchical_operators import DomainOperators
 from compass_abs.schedulers.hierarchical_tiers import Fillers, Tier
 from compass_abs.topology import DomainState, Level, Topology
 
@@ -52,8 +52,8 @@ class HierarchicalCompass(Scheduler):
         return CompassAbs(self.state)
 
     def domain_operators(self, state: ClusterState) -> CompassAbs:
-        """Those of the tiers above: residual fillers, so that no empty panel is ever lost to admission."""
-        return CompassAbsResidual(state)
+        """Those of the tiers above."""
+        return DomainOperators(state)
 
     # ---- events
 
