@@ -7,8 +7,8 @@ import pytest
 
 from compass_abs.controller.book import Book, JobPhase
 from compass_abs.controller.journal import JournalError, JournalLockedError, SqliteJournal
-from compass_abs.controller.records import Setting, decode, encode
 from compass_abs.controller.reconcile import Config
+from compass_abs.controller.records import Setting, decode, encode
 from compass_abs.model import NodeStatus
 from tests.journeys.test_migration import QUICK
 from tests.journeys.world import World
@@ -115,5 +115,5 @@ def test_journal_refuses_to_have_its_history_changed(tmp_path: Path) -> None:
 
 def test_file_that_is_no_journal_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite").write_bytes(b"this is not a database" * 100)
-    with pytest.raises(JournalError, match="journal.sqlite"):
+    with pytest.raises(JournalError, match=r"journal\.sqlite"):
         SqliteJournal(tmp_path / "journal.sqlite")

@@ -47,6 +47,20 @@ def test_drained_gang_moves_with_its_progress(rejoin: bool) -> None:
     assert steps == sorted(set(steps)), "no step was trained twice"
 
 
+def test_drain_moves_whom_it_can_when_others_are_pinned() -> None:
+    world = World(Config(scheduler="best-fit", patience=QUICK), steps=80)
+    pinned, movable = world.submit(1, 2, movable=False), world.submit(1, 3)
+    world.run_until(lambda: world.phase(movable) is JobPhase.RUNNING and world.phase(pinned) is JobPhase.RUNNING)
+    assert world.nodes(pinned) == world.nodes(movable) == ("n0",)
+    drain(world)
+    world.run_until(lambda: bool(past(world, movable)))
+    assert world.nodes(movable) != ("n0",)
+    assert world.nodes(pinned) == ("n0",)
+    assert past(world, pinned) == []
+    world.finish()
+    assert world.phase(pinned) is JobPhase.DONE
+
+
 def test_instance_that_does_not_move_keeps_its_process_where_the_engine_can_rejoin() -> None:
     world, job = world_with()
     drain(world)

@@ -7,7 +7,7 @@ from compass_abs.controller.book import JobPhase
 from compass_abs.controller.pool import Pool
 from compass_abs.controller.records import NodeSeen
 from compass_abs.engines.protocol import NodeHealth, NodeReport
-from compass_abs.model import CAPACITIES, NodeStatus
+from compass_abs.model import CAPACITIES, Cause, Migration, Node, NodeStatus
 
 if TYPE_CHECKING:
     from compass_abs.controller.reconcile import Controller
@@ -102,20 +102,36 @@ def plan_drains(c: "Controller", pool: Pool) -> None:
     draining = [node for node in pool.state.nodes if node.status is NodeStatus.DRAINING and node.contents]
     if not draining:
         return
-    from compass_abs.planner import Drain, Plan, plan
-
     for node in draining:
-        answer = plan(pool.state, Drain((node.index,)))
-        if not isinstance(answer, Plan) or not answer.moves:
+        moves = _moves_off(pool, node)
+        if not moves:
             continue
         if not c.migrates:
-            pool.propose(f"drain {node.name}", answer.moves)
+            pool.propose(f"drain {node.name}", moves)
             continue
-        for move in answer.moves:
+        for move in moves:
             pool.state.move(move.instance, move.target)
         pool.scheduler.restore(())
-        for job_id in dict.fromkeys(move.instance.job_id for move in answer.moves):
-            c.retarget(pool, job_id, "drain")
+        for job_id in dict.fromkeys(move.instance.job_id for move in moves):
+            c.retarget(pool, job_id, Cause.DRAIN)
+
+
+def _moves_off(pool: Pool, node: Node) -> tuple[Migration, ...]:
+    """The cheapest moves that empty a node; where nothing can, those of whoever fits elsewhere as things are."""
+    from compass_abs.planner import Drain, Plan, plan
+
+    answer = plan(pool.state, Drain((node.index,)))
+    if isinstance(answer, Plan):
+        return answer.moves
+    free = {other.index: other.free for other in pool.state.nodes if other.status is NodeStatus.UP}
+    moves = []
+    for instance, gpus in sorted(node.contents.items(), key=lambda item: (-item[1], item[0])):
+        fitting = [index for index, room in free.items() if room >= gpus]
+        if pool.state.gangs[instance.job_id].job.movable and fitting:
+            target = min(fitting, key=lambda index: (free[index], index))
+            free[target] -= gpus
+            moves.append(Migration(instance, node.index, target, gpus, Cause.DRAIN))
+    return tuple(moves)
 
 
 def still_on(c: "Controller", name: str) -> list[str]:
