@@ -17,12 +17,14 @@ ours() {
   done
 }
 
-timeout 5 scancel --state=PENDING 2>/dev/null
-timeout 5 scancel --state=RUNNING 2>/dev/null
-for _ in $(seq 20); do
-  [ -n "$(timeout 5 squeue -h -t RUNNING,COMPLETING 2>/dev/null)" ] || break
-  sleep 0.1
-done
+if timeout 3 scontrol ping 2>/dev/null | grep -q "is UP"; then
+  timeout 5 scancel --state=PENDING 2>/dev/null
+  timeout 5 scancel --state=RUNNING 2>/dev/null
+  for _ in $(seq 20); do
+    [ -n "$(timeout 2 squeue -h -t RUNNING,COMPLETING 2>/dev/null)" ] || break
+    sleep 0.1
+  done
+fi
 for pid in $(cat "$BASE"/log/slurmd.*.mypid "$BASE/log/slurmctld.mypid" 2>/dev/null); do
   grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null && kill "$pid"
 done

@@ -132,6 +132,7 @@ class GangConformance:
             story.close()
         assert [losses(tmp_path, rank) for rank in range(2)] == undisturbed
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("phase", ["stop", "first_step"])
     def test_controller_killed_in_the_middle_of_a_move_loses_nothing(
         self, engine: Engine, tmp_path: Path, undisturbed: list[dict[int, str]], phase: str
@@ -158,6 +159,7 @@ class GangConformance:
         """A node fails: everything on it is gone, and the engine gets to know it in time."""
         pytest.skip("this engine's nodes can't be made to fail in a test")
 
+    @pytest.mark.slow
     def test_gang_on_a_node_that_dies_goes_on_elsewhere(
         self, engine: Engine, tmp_path: Path, undisturbed: list[dict[int, str]]
     ) -> None:

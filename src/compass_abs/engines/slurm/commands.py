@@ -69,6 +69,10 @@ class SlurmCommands:
             raise EngineUnavailableError(f"{' '.join(command)} printed no JSON: {error}") from None
         if not isinstance(document, dict):
             raise EngineUnavailableError(f"{' '.join(command)} printed {type(document).__name__}, expected an object")
+        errors = document.get("errors")
+        if errors:
+            # 22.05 ends with 0 and an empty list when slurmctld doesn't answer: every job would seem gone.
+            raise EngineUnavailableError(f"{' '.join(command)}: {json.dumps(errors)[:500]}")
         return document
 
     def jobs(self) -> list[SlurmJob]:

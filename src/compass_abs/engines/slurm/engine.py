@@ -402,9 +402,11 @@ class SlurmEngine:
     def _reason_to_give_up(self, run: SlurmRun, now: float) -> End | None:
         """Why a job that isn't started never will be: Slurm would let it wait for ever."""
         node = self._nodes.get(run.node)
-        if node is None or node.lost:
+        if self._nodes and (node is None or node.lost):
             return End(EndCause.NODE_LOST, detail=f"node {run.node!r} was lost before the start")
-        if now > run.submitted + _START_PATIENCE and (run.slurm is None or run.slurm.state == "PENDING"):
+        if now > max(run.submitted, run.known_since) + _START_PATIENCE and (
+            run.slurm is None or run.slurm.state == "PENDING"
+        ):
             why = run.slurm.reason if run.slurm is not None else ""
             return End(EndCause.EVICTED, detail=f"Slurm did not start it within {_START_PATIENCE:g} s: {why}")
         return None

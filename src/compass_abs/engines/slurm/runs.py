@@ -51,6 +51,8 @@ class SlurmRun:
     slurm: SlurmJob | None = None
     #: When the job was submitted, by the monotonic clock: an older list of jobs can't have it.
     submitted: float = 0.0
+    #: When this engine learned of it, by the monotonic clock.
+    known_since: float = field(default_factory=time.monotonic)
     gpus: tuple[int, ...] = ()
     running: bool = False
     end: End | None = None
