@@ -81,9 +81,11 @@ def _begin(c: "Controller", pool: Pool, entry: JobEntry, move: Move) -> None:
 def reserve(c: "Controller", entry: JobEntry, migration: MigrationEntry) -> None:
     """Keeps the GPUs at the new places for the successors, as far as they are free."""
     generation = migration.generation or entry.generation + 1
+    views = c.live[entry.id].gang.views
     for number, (old, new) in enumerate(zip(migration.sources, migration.targets, strict=True)):
         run = RunId(entry.id, number, generation)
-        if old != new and not c.occupancy.holds(run) and c.occupancy.free(new) >= entry.job.gpus:
+        # A run that was started holds GPUs in its own name, or has ended already.
+        if old != new and run not in views and not c.occupancy.holds(run) and c.occupancy.free(new) >= entry.job.gpus:
             c.occupancy.hold(run, new, entry.job.gpus)
 
 
