@@ -68,6 +68,8 @@ GresTypes=gpu
 NodeName=n[1-$NODES] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[$((PORT + 201))-$((PORT + 200 + NODES))] CPUs=64 RealMemory=64000 Gres=gpu:$GPUS State=UNKNOWN
 PartitionName=others Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 PartitionName=compass Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO
+# Jobs may be submitted here, and none starts: COMPASS takes them from it.
+PartitionName=compass-inbox Nodes=ALL MaxTime=INFINITE State=DOWN
 CONF
 
 munged --force --key-file="$BASE/munge/munge.key" --socket="$BASE/munge/munge.sock" --pid-file="$BASE/munge/munged.pid" \
@@ -83,7 +85,7 @@ done
 
 for _ in $(seq 300); do
   if [ "$(timeout 5 sinfo -h -N -o %T 2>/dev/null | sort -u)" = idle ]; then
-    echo "$NODES nodes of $GPUS GPUs are up; partitions: compass, others. Now:  export SLURM_CONF=$SLURM_CONF"
+    echo "$NODES nodes of $GPUS GPUs are up; partitions: compass, compass-inbox, others. Now:  export SLURM_CONF=$SLURM_CONF"
     exit 0
   fi
   sleep 0.1

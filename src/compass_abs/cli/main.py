@@ -20,6 +20,7 @@ MODULES: tuple[str, ...] = (
     "explain",
     "audit",
     "serve",
+    "serve_slurm",
     "jobs",
     "physical",
 )

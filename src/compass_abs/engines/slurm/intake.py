@@ -1,0 +1,165 @@
+"""Takes batch jobs that users `sbatch` into a partition where nothing starts, and has COMPASS run their scripts.
+
+The partition is a letter box: `State=DOWN`, so that Slurm itself holds every job at submission, without a plugin and
+without a flag of the user's. A user's job becomes one COMPASS job: one instance for each of its nodes (or tasks of its
+array), each run as a Slurm job of its own. The user's job stays in the box as the receipt: its comment says what became
+of it, cancelling it cancels the COMPASS job, and it leaves the box when that is over.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from compass_abs.engines.local.run_files import read_json, write_json
+from compass_abs.engines.protocol import EngineRefusalError, EngineUnavailableError
+from compass_abs.engines.slurm.commands import SlurmCommands
+from compass_abs.engines.slurm.reading import SlurmJob, gpu_counts, number, text
+from compass_abs.model import CompassError
+
+_OPTION = re.compile(r"compass:(?P<words>[^;]*)")
+#: Slurm's "no limit", a year in minutes.
+_UNLIMITED = 525_600
+
+
+class Jobs(Protocol):
+    """The controller, as far as it is needed here."""
+
+    def submit(self, fields: dict[str, Any]) -> str:
+        """Submits a job; its id."""
+
+    def find(self, name: str) -> str | None:
+        """Id of the job with this name."""
+
+    def is_over(self, job_id: str) -> bool:
+        """True when the job has ended, however."""
+
+    def cancel(self, job_id: str) -> None:
+        """Ends a job."""
+
+
+class Intake:
+    """Empties the letter box, one `look` at a time."""
+
+    def __init__(
+        self, commands: SlurmCommands, partition: str, folder: Path, user: str, log: Callable[[str], None]
+    ) -> None:
+        self._commands = commands
+        self._partition = partition
+        self._folder = folder
+        self._user = user
+        self._log = log
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def look(self, jobs: Jobs) -> None:
+        """Takes what is new, and settles what is over or was cancelled."""
+        receipts = {
+            int(path.stem): str((read_json(path) or {}).get("job", "")) for path in sorted(self._folder.glob("*.json"))
+        }
+        present = {job.id: job for job in self._commands.jobs() if job.partition == self._partition}
+        for slurm_id, job in sorted(present.items()):
+            if job.state == "PENDING" and not receipts.get(slurm_id):
+                self._take(job, jobs)
+        for slurm_id, job_id in receipts.items():
+            if not job_id or job_id == "refused":
+                continue
+            receipt = present.get(slurm_id)
+            if jobs.is_over(job_id):
+                if receipt is not None and receipt.state == "PENDING":
+                    self._commands.cancel([slurm_id])
+                self._receipt(slurm_id).unlink(missing_ok=True)
+            elif receipt is None or receipt.ended:
+                jobs.cancel(job_id)
+
+    def _receipt(self, slurm_id: int) -> Path:
+        return self._folder / f"{slurm_id}.json"
+
+    def _take(self, job: SlurmJob, jobs: Jobs) -> None:
+        try:
+            fields = self._fields(job)
+            # A controller or an intake that died in between has submitted it already.
+            job_id = jobs.find(fields["name"]) or jobs.submit(fields)
+        except EngineUnavailableError:
+            raise
+        except CompassError as error:
+            self._refuse(job, str(error))
+            return
+        write_json(self._receipt(job.id), {"job": job_id})
+        self._log(f"Slurm job {job.id} runs as {job_id}")
+        self._say(job, f"runs as COMPASS job {job_id}")
+
+    def _refuse(self, job: SlurmJob, why: str) -> None:
+        write_json(self._receipt(job.id), {"job": "refused", "why": why})
+        self._log(f"Slurm job {job.id} is left alone: {why}")
+        self._say(job, f"COMPASS can not run it: {why}")
+
+    def _say(self, job: SlurmJob, what: str) -> None:
+        said = _OPTION.search(job.comment)
+        comment = f"{said[0]}; {what}" if said else what
+        try:
+            self._commands.update_job(job.id, Comment=comment)
+        except EngineRefusalError as error:
+            self._log(f"Slurm job {job.id}: {error}")
+
+    def _fields(self, job: SlurmJob) -> dict[str, Any]:
+        """The job file that says the same as this batch job."""
+        if job.user != self._user:
+            raise EngineRefusalError(
+                f"it is {job.user}'s, and this controller runs jobs as {self._user} only; start one as {job.user}"
+            )
+        gpus = _gpus(job)
+        if not gpus:
+            raise EngineRefusalError("it asks for no GPUs per node; use --gres=gpu:N")
+        script = self._folder / f"{job.id}.sh"
+        self._commands.run(("scontrol", "write", "batch_script", str(job.id), str(script)))
+        script.chmod(0o700)
+        fields: dict[str, Any] = {
+            "name": f"{job.name[:150]} (Slurm job {job.id})",
+            "instances": max(_number_of_instances(job), 1),
+            "gpus_per_instance": gpus,
+            "command": [str(script)],
+            "workdir": text(job.raw.get("current_working_directory")),
+            "labels": {"slurm-job": str(job.id)},
+        }
+        minutes = number(job.raw.get("time_limit"))
+        if 0 < minutes < _UNLIMITED:
+            fields["max_duration"] = minutes * 60
+        return fields | _options(job.comment)
+
+
+def _gpus(job: SlurmJob) -> int:
+    """GPUs on each of its nodes."""
+    for field in ("tres_per_node", "tres_per_job", "tres_per_task"):
+        count = sum(gpu_counts(text(job.raw.get(field))).values())
+        if count:
+            return count
+    return 0
+
+
+def _number_of_instances(job: SlurmJob) -> int:
+    tasks = text(job.raw.get("array_task_string"))
+    if tasks:
+        return sum(
+            int(last or first) - int(first) + 1
+            for first, _, last in (part.partition("-") for part in tasks.split("%")[0].split(","))
+        )
+    return number(job.raw.get("node_count"), 1)
+
+
+def _options(comment: str) -> dict[str, Any]:
+    """What a comment like `compass:signal=USR1` or `compass:periodic` says of how the job can be moved."""
+    found = _OPTION.search(comment)
+    checkpoint: dict[str, Any] = {}
+    for word in found["words"].split(",") if found else ():
+        name, _, value = word.strip().partition("=")
+        if name == "signal":
+            checkpoint |= {"mode": "signal", "signal": value or "USR1"}
+        elif name in ("session", "periodic"):
+            checkpoint["mode"] = name
+        elif name == "checkpoints" and value:
+            checkpoint["dir"] = value
+        elif name:
+            raise EngineRefusalError(
+                f"its comment says {name!r}; expected compass:session, signal=NAME, periodic, checkpoints=FOLDER"
+            )
+    return {"checkpoint": checkpoint} if checkpoint else {}
