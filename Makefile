@@ -7,7 +7,7 @@ TORCH  := $(VENV)/.torch
 #: Where the test cluster of `make cluster-slurm` lives.
 CLUSTER ?= $(or $(TMPDIR),/tmp)/compass-slurm
 
-.PHONY: install-torch cluster-slurm cluster-slurm-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
+.PHONY: test-engines install-torch cluster-slurm cluster-slurm-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -36,11 +36,14 @@ live: $(TORCH) ## the live system: controller, dashboard, a small Phys-Mix, real
 test: $(STAMP) ## the fast suite
 	$(BIN)/python -m pytest -n auto
 
+test-engines: $(STAMP) ## on real servers (Slurm, Ray), one after another; skips what isn't installed
+	$(BIN)/python -m pytest -m "engine and not nightly"
+
 test-slow: $(STAMP) ## the suite that takes minutes
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto -m "slow and not engine"
 
 test-nightly: $(STAMP) ## everything
-	$(BIN)/python -m pytest -n auto -m "slow or nightly"
+	$(BIN)/python -m pytest -n auto -m "(slow or nightly) and not engine"
 
 bench: $(STAMP) ## every performance claim, measured again
 	$(BIN)/python -m benchmarks $(ONLY)
