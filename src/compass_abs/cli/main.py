@@ -19,6 +19,7 @@ MODULES: tuple[str, ...] = (
     "train_drr",
     "explain",
     "audit",
+    "shadow",
     "serve",
     "serve_slurm",
     "jobs",
