@@ -34,6 +34,7 @@ def compare(
     window: options.WindowOption = None,
     eta: options.EtaOption = 0.9,
     nodes: options.NodesOption = None,
+    topology: options.TopologyOption = None,
     queue: options.QueueOption = "fifo",
     cost: options.CostOption = 8.0,
     cost_model: options.CostModelOption = "paper",
@@ -64,9 +65,10 @@ def compare(
         raise options.OptionError(f"{html} exists; choose another --html, or replace it with --force")
     names = _names(schedulers)
     parameters = options.parse_settings(settings, names)
-    workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window)
+    domains = options.load_topology(topology)
+    workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains)
     common: dict[str, Any] = {
-        "nodes": nodes, "eta": eta, "queue": queue, "cost": cost, "cost_model": cost_model, "checkpoint": checkpoint,
+        "topology": domains, "nodes": nodes, "eta": eta, "queue": queue, "cost": cost, "cost_model": cost_model, "checkpoint": checkpoint,
         "restore": restore, "checkpoint_period": checkpoint_period, "node_events": node_events,
     }  # fmt: skip
     setups = [options.make_setup(workload, name, parameters[name], **common) for name in names]
@@ -172,10 +174,11 @@ def _comparison(workload: "Workload", setup: "Setup", views: "list[RunView]") ->
     trace = workload.trace
     return Comparison(
         title=trace.name,
-        jobs=[JobView(job.id, job.instances, job.gpus, job.submitted) for job in workload.jobs],
+        jobs=[JobView(job.id, job.instances, job.gpus, job.submitted) for job in map(setup.held, workload.jobs)],
         nodes=setup.nodes,
         runs=views,
         capacity=setup.capacity,
+        rack=1 if setup.topology is None else setup.topology.levels[0].usable,
         subtitle=str(workload.about.get("date", "")),
         settings={
             "queue": setup.queue,

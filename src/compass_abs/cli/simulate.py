@@ -26,6 +26,7 @@ def simulate(
     window: options.WindowOption = None,
     eta: options.EtaOption = 0.9,
     nodes: options.NodesOption = None,
+    topology: options.TopologyOption = None,
     queue: options.QueueOption = "fifo",
     cost: options.CostOption = 8.0,
     cost_model: options.CostModelOption = "paper",
@@ -55,9 +56,10 @@ def simulate(
         check_target(out, existing)
     name, parameters = parse_choice(scheduler)
     parameters |= options.parse_settings(settings, [name])[name]
-    workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window)
+    domains = options.load_topology(topology)
+    workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains)
     setup = options.make_setup(
-        workload, name, parameters, nodes=nodes, eta=eta, queue=queue, cost=cost, cost_model=cost_model,
+        workload, name, parameters, topology=domains, nodes=nodes, eta=eta, queue=queue, cost=cost, cost_model=cost_model,
         checkpoint=checkpoint, restore=restore, checkpoint_period=checkpoint_period, node_events=node_events,
     )  # fmt: skip
     checks = Checks.EVERY_EVENT if check else Checks.NEVER

@@ -10,6 +10,7 @@ from compass_abs.model import CompassError
 if TYPE_CHECKING:
     from compass_abs.simulation import Setup
     from compass_abs.simulation.workload import Workload
+    from compass_abs.topology import Topology
 
 TraceArgument = Annotated[
     str, typer.Argument(metavar="TRACE", help="A trace by name (compass trace list) or a file.", show_default=False)
@@ -28,6 +29,14 @@ WindowOption = Annotated[
 ]
 EtaOption = Annotated[float, typer.Option(help="Size the cluster by N(η), as in section 5.2 of the paper.")]
 NodesOption = Annotated[int | None, typer.Option(help="Size the cluster yourself.", min=1)]
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PRESET|FILE",
+        help="NVLink domains: hgx, dgx2, nvl72, nvl72-16, nvl72-paper, nvl576, nvl576-tiered, or a .yaml file. Nodes are "
+        "panels then.",
+    ),
+]
 QueueOption = Annotated[
     str, typer.Option(help="fifo, sjf, smallest, backfill, backfill16, gfs_artifact; most also with +priority.")
 ]
@@ -69,6 +78,7 @@ def load_workload(
     seed: int,
     day: int | None,
     window: str | None,
+    topology: "Topology | None" = None,
 ) -> "Workload":
     """The part of the trace that the options name."""
     from compass_abs.simulation.workload import day_workload, whole_workload, window_workload
@@ -80,6 +90,8 @@ def load_workload(
         trace,
         format_name,
         BadRows.SKIP if skip_bad_rows else BadRows.RAISE,
+        # Instances may be as large as a domain.
+        largest_instance=None if topology is None else topology.largest_instance,
         tail=Tail.REFILLED if refill_tail else Tail.AS_PUBLISHED,
         seed=seed,
     )
@@ -121,7 +133,14 @@ def make_setup(workload: "Workload", scheduler: str, parameters: dict[str, Any],
     """The setup that the options describe."""
     from compass_abs.simulation import Setup, make_cost, read_node_changes
 
-    nodes = options["nodes"] if options["nodes"] is not None else workload.nodes(options["eta"])
+    topology: Topology | None = options.get("topology")
+    if options["nodes"] is not None:
+        nodes = options["nodes"]
+    elif topology is None:
+        nodes = workload.nodes(options["eta"])
+    else:
+        # N(η) counts the largest domains; nodes are panels.
+        nodes = workload.nodes(options["eta"]) * topology.panels_per_domain
     period = options["checkpoint_period"]
     if not period >= 0:
         raise OptionError(f"--checkpoint-period is {period!r}, expected seconds ≥ 0")
@@ -129,13 +148,21 @@ def make_setup(workload: "Workload", scheduler: str, parameters: dict[str, Any],
     return Setup(
         scheduler=scheduler,
         nodes=nodes,
-        capacity=workload.trace.capacity,
+        capacity=workload.trace.capacity if topology is None else topology.panel_gpus,
+        topology=topology,
         parameters=parameters,
         queue=options["queue"],
         cost=make_cost(options["cost_model"], options["cost"], options["checkpoint"], options["restore"]),
         checkpoint_period=None if period == float("inf") else period,
         node_changes=() if changes is None else tuple(read_node_changes(changes)),
     )
+
+
+def load_topology(name: str | None) -> "Topology | None":
+    """The topology of this name or file."""
+    from compass_abs.topology import find_topology
+
+    return None if name is None else find_topology(name)
 
 
 def caveats(workload: "Workload") -> list[str]:

@@ -179,6 +179,9 @@ def synth(
     mix: Annotated[
         str | None, typer.Option(help="Shares of instances: 1, FF, FUF, 8 GPUs; e.g. .7,.08,.01,.21")
     ] = None,
+    sizes: Annotated[
+        str | None, typer.Option(help="Shares of instances by GPUs, of sizes the model has; e.g. 1:.5,8:.3,72:.2")
+    ] = None,
     gangs: Annotated[float, typer.Option(help="Times the gangs of several instances.")] = 1.0,
     largest_gang: Annotated[int | None, typer.Option(help="No gang has more instances.")] = None,
     durations: Annotated[float, typer.Option(help="Times the service times.")] = 1.0,
@@ -203,6 +206,8 @@ def synth(
         chosen = chosen.with_mix(_shares(mix))
     if durations != 1.0 or longest is not None:
         chosen = chosen.with_durations(durations, longest)
+    if sizes is not None:
+        chosen = chosen.with_sizes(_sizes(sizes))
     if diurnal != 1.0:
         chosen = chosen.with_diurnal(diurnal)
     if model_out is not None:
@@ -216,6 +221,7 @@ def synth(
             "--like": (like and Path(like).name, None),
             "--load": (load, 1.0),
             "--mix": (mix, None),
+            "--sizes": (sizes, None),
             "--gangs": (gangs, 1.0),
             "--largest-gang": (largest_gang, None),
             "--durations": (durations, 1.0),
@@ -236,6 +242,19 @@ def _model(name: str) -> "WorkloadModel":
     from compass_abs.traces.workloads import workload
 
     return model_from_json(Path(name)) if name.endswith(".json") else workload(name)
+
+
+def _sizes(text: str) -> dict[int, float]:
+    from compass_abs.traces import TraceError
+
+    found: dict[int, float] = {}
+    for item in text.split(","):
+        size, _, share = item.partition(":")
+        try:
+            found[int(size)] = float(share)
+        except ValueError:
+            raise TraceError(f"--sizes is {text!r}: {item!r} isn't GPUs:share, as in 1:.5,8:.3,72:.2") from None
+    return found
 
 
 def _shares(text: str) -> list[float]:

@@ -108,6 +108,8 @@ class Comparison:
     nodes: int
     runs: Sequence[RunView]
     capacity: int = 8
+    #: Nodes that are drawn together, as panels of a rack are; 1 for none.
+    rack: int = 1
     subtitle: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     dropped: Sequence[Dropped] = ()

@@ -77,6 +77,7 @@ def _payload(comparison: Comparison, sides: tuple[int, int]) -> dict[str, Any]:
     return {
         "capacity": comparison.capacity,
         "nodes": comparison.nodes,
+        "rack": comparison.rack,
         "epoch": None if comparison.epoch is None else comparison.epoch + origin,
         "tick": TICK,
         "span": [0, ticks(end, origin)],

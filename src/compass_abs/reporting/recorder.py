@@ -19,6 +19,7 @@ from compass_abs.simulation.meter import Meter
 from compass_abs.simulation.node_changes import NodeChange
 from compass_abs.simulation.observer import Observer
 from compass_abs.simulation.summary import Summary
+from compass_abs.topology import DomainState
 
 
 class ReportRecorder(Observer):
@@ -36,10 +37,12 @@ class ReportRecorder(Observer):
 
     def submitted(self, now: int, job: Job) -> None:
         self._number[job.id] = len(self.jobs)
+        if isinstance(self._state, DomainState):
+            job = self._state.pieces(job)
         self.jobs.append(JobView(job.id, job.instances, job.gpus, now / SECOND))
 
     def started(self, now: int, record: JobRecord, nodes: Sequence[int]) -> None:
-        if len(nodes) == record.job.instances:
+        if len(nodes) == self.jobs[self._number[record.job.id]].instances:
             self._events.append(Started(now / SECOND, self._number[record.job.id], tuple(nodes)))
         else:
             # An oracle places nothing anywhere: it has series, but no picture.

@@ -198,11 +198,15 @@ class Simulation:
             raise InvalidJobError(f"job {job.id!r}: duration is {job.duration!r}, expected seconds ≥ 0")
         if job.gpus > state.capacity:
             state.check_job(job)
-        if not self._changes_left and job.instances > (room := self.meter.nodes * (state.capacity // job.gpus)):
+        if job.gpus > state.capacity:
+            room, remedy = state.most_instances(job.gpus), "more domains"
+        else:
+            each = state.capacity // job.gpus
+            room, remedy = self.meter.nodes * each, f"at least {-(-job.instances // each)} nodes"
+        if not self._changes_left and job.instances > room:
             raise InvalidJobError(
                 f"job {job.id!r}: {job.instances} × {job.gpus} GPUs never fit {self.meter.nodes} nodes of "
-                f"{state.capacity} (room for {room} instances); simulate at least "
-                f"{-(-job.instances // (state.capacity // job.gpus))} nodes, or leave the job out"
+                f"{state.capacity} (room for {room} instances); simulate {remedy}, or leave the job out"
             )
         self._submitted += 1
         self._records[job.id] = JobRecord(job, self._submitted, now, round(duration * SECOND))

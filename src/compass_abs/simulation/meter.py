@@ -1,6 +1,7 @@
 """The metrics of section 5.5 of the paper, and what people ask besides, accumulated while time passes."""
 
-from compass_abs.fragmentation import inherent, minimum_used, slot_width
+from compass_abs.fragmentation import inherent, slot_width
+from compass_abs.fragmentation.levels import fits_repacked
 from compass_abs.model import ClusterState, Job, Verdict
 from compass_abs.simulation.clock import SECOND
 from compass_abs.simulation.job_record import JobRecord
@@ -119,9 +120,7 @@ class Meter:
 
     def _could_fit(self, job: Job) -> bool:
         """Whether some packing of what runs and this job fits the nodes."""
-        demand = self._state.demand.copy()
-        demand[job.gpus] += job.instances
-        return minimum_used(demand, self._capacity) <= self.nodes
+        return fits_repacked(self._state, job)
 
     def nodes_changed(self) -> None:
         """The number of available nodes is another one from now on."""

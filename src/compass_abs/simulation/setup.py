@@ -12,9 +12,10 @@ from compass_abs.simulation.driver import CHECKPOINT_PERIOD, Checks, Simulation
 from compass_abs.simulation.node_changes import NodeChange
 from compass_abs.simulation.observer import Observer
 from compass_abs.simulation.summary import Summary
+from compass_abs.topology import DomainState, Topology
 
 #: The oracle behind the bound, by its name in the registry.
-BOUND = "sif-opt"
+BOUND, DOMAIN_BOUND = "sif-opt", "hierarchical-opt"
 
 
 class SetupError(CompassError):
@@ -34,18 +35,29 @@ class Setup:
     #: Seconds of work between periodic checkpoints; 0 keeps everything, None nothing.
     checkpoint_period: float | None = CHECKPOINT_PERIOD
     node_changes: tuple[NodeChange, ...] = ()
+    #: How the nodes, which are panels then, make domains; None for a flat cluster.
+    topology: Topology | None = None
 
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
             raise SetupError(f"nodes is {self.nodes!r}, expected a whole number ≥ 1")
+        if self.topology is not None:
+            self.topology.domains(self.nodes)
+            if self.capacity != self.topology.panel_gpus:
+                raise SetupError(
+                    f"capacity is {self.capacity}, but a {self.topology.panel_name} of topology {self.topology.name!r} "
+                    f"has {self.topology.panel_gpus} GPUs; leave one of them out"
+                )
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, as plain values that a configuration file can hold."""
+        shape = {} if self.topology is None else {"topology": asdict(self.topology)}
         return {
             "scheduler": self.scheduler,
             "parameters": dict(self.parameters),
             "nodes": self.nodes,
             "capacity": self.capacity,
+            **shape,
             "queue": self.queue,
             "cost": {"model": self.cost.model, **asdict(self.cost)},
             "checkpoint_period": self.checkpoint_period,
@@ -64,7 +76,7 @@ class Setup:
         progress: Callable[[int], None] | None = None,
     ) -> Simulation:
         """The simulation, ready to run; `observe` makes its observer from the cluster's state."""
-        scheduler = make_scheduler(self.scheduler, ClusterState(self.nodes, self.capacity), **self.parameters)
+        scheduler = make_scheduler(self.scheduler, self.state(), **self.parameters)
         return Simulation(
             jobs,
             scheduler,
@@ -78,9 +90,19 @@ class Setup:
             progress=progress,
         )
 
+    def state(self) -> ClusterState:
+        """The empty cluster."""
+        if self.topology is None:
+            return ClusterState(self.nodes, self.capacity)
+        return DomainState(self.nodes, self.topology)
+
+    def held(self, job: Job) -> Job:
+        """The job as its nodes hold it: in whole panels, where its instances are larger than one."""
+        return job if self.topology is None else self.topology.pieces(job)
+
     def bound(self) -> "Setup":
         """The same queue on a cluster that fragmentation cannot hurt."""
-        return replace(self, scheduler=BOUND, parameters={})
+        return replace(self, scheduler=BOUND if self.topology is None else DOMAIN_BOUND, parameters={})
 
 
 def replay(jobs: Iterable[Job], setup: Setup, **options: Any) -> Summary:

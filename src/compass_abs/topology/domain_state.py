@@ -1,7 +1,6 @@
 """The state of a pool whose nodes are panels of larger domains."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from compass_abs.model import ClusterState, Gang, InvalidJobError, Job, NodeStatus, PlacementError
 from compass_abs.topology.topology import Topology
@@ -42,9 +41,7 @@ class DomainState(ClusterState):
 
     def pieces(self, job: Job) -> Job:
         """The job as it is held: itself, or a gang of whole panels."""
-        if job.gpus <= self.capacity:
-            return job
-        return replace(job, instances=job.instances * self.topology.panels_of(job.gpus), gpus=self.capacity)
+        return self.topology.pieces(job)
 
     def room(self, gpus: int) -> int:
         """How many instances of this size fit now, without moving anything."""

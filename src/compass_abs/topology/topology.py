@@ -4,10 +4,10 @@ The paper (appendix D) calls G_p GPUs a panel and K panels a domain, and takes G
 18 trays of 4 GPUs, of which an operator may use 16 and keep two as spares.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from compass_abs.model import CompassError, InvalidJobError
+from compass_abs.model import CompassError, InvalidJobError, Job
 from compass_abs.model.cluster_state import LARGEST_CAPACITY
 
 
@@ -106,6 +106,12 @@ class Topology:
         """Whole panels that an instance larger than a panel is held on."""
         level, units = self.demand(gpus)
         return units if level == 1 else units * self.panels(level - 2)
+
+    def pieces(self, job: Job) -> Job:
+        """The job as it is held: itself, or a gang of whole panels."""
+        if job.gpus <= self.panel_gpus:
+            return job
+        return replace(job, instances=job.instances * self.panels_of(job.gpus), gpus=self.panel_gpus)
 
     def domains(self, panels: int) -> int:
         """How many of the largest domains this many panels make; they must be whole."""

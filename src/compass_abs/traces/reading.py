@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from compass_abs.model import CAPACITIES
+from compass_abs.model.cluster_state import LARGEST_CAPACITY
 from compass_abs.traces.catalog import Published, locate
 from compass_abs.traces.errors import TraceError
 from compass_abs.traces.formats import FORMATS, Format
@@ -20,6 +21,7 @@ def read_trace(
     bad_rows: BadRows = BadRows.RAISE,
     *,
     capacity: int | None = None,
+    largest_instance: int | None = None,
     order: RowOrder | None = None,
     origin: datetime | None = None,
     tail: Tail = Tail.AS_PUBLISHED,
@@ -29,12 +31,15 @@ def read_trace(
 
     A name is looked up under $COMPASS_TRACES, then among the fetched files, then among the bundled samples. `origin`
     is the clock time of second 0 for files with relative times, and the first midnight for files with dates.
+    `largest_instance` is for clusters whose instances may span several nodes of a domain: its GPUs, whatever a node has.
     `seed` is used by `Tail.REFILLED` only.
     """
     path, published = locate(name_or_path)
     chosen = _by_name(format) if format else _by_content(path)
     nodes = capacity or chosen.declared_capacity(path) or (published.capacity if published else 8)
-    if nodes not in CAPACITIES:
+    if largest_instance is not None:
+        nodes = largest_instance
+    elif nodes not in CAPACITIES and (capacity is not None or not 1 <= nodes <= LARGEST_CAPACITY * 8):
         raise TraceError(f"{path}: capacity is {nodes}, expected one of {', '.join(map(str, CAPACITIES))}")
     gatherer = Gatherer(str(path), bad_rows, order or chosen.order)
     chosen.gather(path, nodes, gatherer)

@@ -7,7 +7,7 @@ a seed gives the same bytes on every machine.
 import math
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from statistics import NormalDist
@@ -110,6 +110,23 @@ class WorkloadModel:
                 raise TraceError(f"mix asks for {share:.0%} of {kind.value}, of which model {self.name!r} has no shape")
             factors[kind] = share / now[kind] if now[kind] else 0.0
         return self._reweighted([factors[class_of(s.gpus, self.capacity)] for s in self.shapes])
+
+    def with_sizes(self, shares: Mapping[int, float]) -> "WorkloadModel":
+        """The same with these shares of instances by size; sizes that aren't named don't occur."""
+        if not shares or min(shares.values()) < 0 or not 0.98 <= math.fsum(shares.values()) <= 1.02:
+            raise TraceError(f"sizes is {dict(shares)}, expected shares of instances that sum to 1")
+        now = dict.fromkeys(shares, 0.0)
+        for shape in self.shapes:
+            if shape.gpus in now:
+                now[shape.gpus] += shape.weight * shape.instances
+        for size, share in shares.items():
+            if share and not now[size]:
+                known = ", ".join(str(gpus) for gpus in sorted({shape.gpus for shape in self.shapes}))
+                raise TraceError(
+                    f"sizes asks for {size} GPUs, of which model {self.name!r} has no shape; it has {known}"
+                )
+        factor = {size: share / now[size] for size, share in shares.items() if now[size]}
+        return self._reweighted([factor.get(shape.gpus, 0.0) for shape in self.shapes])
 
     def with_gangs(self, factor: float, largest: int | None = None) -> "WorkloadModel":
         """The same with gangs of several instances this many times as common, and none larger than `largest`."""

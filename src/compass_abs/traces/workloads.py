@@ -85,6 +85,30 @@ def _phys_mix() -> WorkloadModel:
     ).with_mix((0.5092, 0.0775, 0.0025, 0.4108))
 
 
+def _nvl72() -> WorkloadModel:
+    """Racks of 72 GPUs: inference and small training below a panel, training on whole panels up to a whole rack."""
+    hours = (
+        Durations(8, ((0.0, 60.0), (0.25, 600.0), (0.5, 1_800.0), (0.75, 7_200.0), (0.9, 21_600.0), (1.0, 86_400.0))),
+        Durations(72, ((0.0, 300.0), (0.25, 1_800.0), (0.5, 5_400.0), (0.75, 14_400.0), (1.0, 57_600.0))),
+        Durations(10**9, ((0.0, 900.0), (0.5, 7_200.0), (0.9, 28_800.0), (1.0, 57_600.0))),
+    )
+    # Shares of jobs, chosen: nobody has published what runs on racks.
+    small = [Shape(1, gpus, weight) for gpus, weight in ((1, 300.0), (2, 90.0), (3, 8.0), (4, 170.0), (5, 4.0))]
+    small += [Shape(1, 6, 8.0), Shape(1, 7, 2.0), Shape(1, 8, 200.0), Shape(2, 8, 40.0), Shape(4, 8, 20.0)]
+    large = [Shape(1, 8 * panels, weight) for panels, weight in enumerate((60.0, 12.0, 40.0, 6.0, 8.0, 3.0, 12.0), 2)]
+    return WorkloadModel(
+        name="nvl72",
+        calibrated_to="nothing: sizes {1..8, 16, 24, ..., 72} with chosen shares, hours of service, an office day",
+        jobs_per_day=900.0,
+        day_spread=0.0,
+        hourly=(0.5,) * 7 + (1.0, 1.4, 1.6, 1.6, 1.4, 1.3, 1.5, 1.6, 1.6, 1.5, 1.3, 1.1, 1.0, 0.9, 0.8, 0.7, 0.6),
+        shapes=(*small, *large, Shape(1, 72, 12.0), Shape(2, 72, 3.0)),
+        durations=hours,
+        batch=1.5,
+        capacity=72,
+    )
+
+
 WORKLOADS: dict[str, Callable[[], WorkloadModel]] = {
     "venus": _stored("venus"),
     "gfs": _stored("gfs"),
@@ -93,6 +117,7 @@ WORKLOADS: dict[str, Callable[[], WorkloadModel]] = {
     "gfs-day-26": _one_day("gfs", 26, 0.43, 0.09, 0.48),
     "phys-mix": _phys_mix,
     "demo": _demo,
+    "nvl72": _nvl72,
 }
 
 

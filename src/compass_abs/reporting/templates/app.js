@@ -8,7 +8,7 @@ const fills = new Map();
 let printing = false;
 
 const shared = {
-  jobs, span, tick, dayOffset, nodes: data.nodes, capacity: data.capacity, view: [...data.view], drag: null,
+  jobs, span, tick, dayOffset, nodes: data.nodes, capacity: data.capacity, rack: data.rack, view: [...data.view], drag: null,
   runs: data.runs.map((run, index) => ({ ...run, index, series: Object.fromEntries(
     Object.entries(run.series).map(([key, text]) => [key, decodeSeries(text, data.quanta[key])])) })),
   visible: new Set(data.visible), colors: palette(), sorted: false, focus: -1,

@@ -27,15 +27,17 @@ function prepare(canvas, width, height) {
 }
 
 // The largest bars that fit the width and a sensible height.
-function barLayout(width, nodes, capacity) {
+function barLayout(width, nodes, capacity, rack) {
   const tallest = Math.min(440, Math.max(260, window.innerHeight * 0.5));
   for (let cell = 22; cell >= 1; cell -= cell > 4 ? 1 : 0.5) {
     const gap = cell > 7 ? 3 : cell > 3 ? 2 : 1, high = Math.max(1, cell * 0.62), mark = cell > 4 ? 4 : 2;
     const most = Math.max(1, Math.floor((width + gap) / (cell + gap))), rows = Math.ceil(nodes / most);
-    const columns = Math.ceil(nodes / rows); // rows of equal length
-    const pitch = capacity * high + mark + (rows > 1 ? Math.max(4, gap * 3) : 0), height = rows * pitch;
+    // Rows of equal length, and of whole racks where those fit.
+    const columns = rack > 1 && most > rack ? Math.min(most - (most % rack), Math.ceil(Math.ceil(nodes / rows) / rack) * rack) : Math.ceil(nodes / rows);
+    const lines = Math.ceil(nodes / columns);
+    const pitch = capacity * high + mark + (lines > 1 ? Math.max(4, gap * 3) : 0), height = lines * pitch;
     const wide = Math.min(cell * 1.4, (width + gap) / columns - gap);
-    if (height <= tallest || cell <= 1) return { cell: wide, gap, high, mark, columns, rows, pitch, height: Math.max(height, 40) };
+    if (height <= tallest || cell <= 1) return { cell: wide, gap, high, mark, columns, rows: lines, pitch, height: Math.max(height, 40) };
   }
 }
 
@@ -53,8 +55,8 @@ class Picture {
   }
   draw(t, trail) {
     if (!this.replay) return;
-    const { nodes, capacity, jobs } = this.shared, { replay } = this, colors = this.shared.colors;
-    const width = this.canvas.clientWidth || 300, l = (this.layout = barLayout(width, nodes, capacity));
+    const { nodes, capacity, jobs, rack } = this.shared, { replay } = this, colors = this.shared.colors;
+    const width = this.canvas.clientWidth || 300, l = (this.layout = barLayout(width, nodes, capacity, rack));
     const context = prepare(this.canvas, width, l.height);
     replay.seek(t);
     const contents = replay.contents(), used = contents.map((held) => held.reduce((s, u) => s + jobs.gpus[jobs.owner[u]], 0));
@@ -90,8 +92,21 @@ class Picture {
       }
       context.globalAlpha = 1;
     }
+    if (rack > 1 && !this.shared.sorted) this.drawRacks(context, rack);
     const moved = this.drawMoves(context, t, trail);
     this.describe(t, { partial, empty, free, down, moved });
+  }
+  // A frame around the panels of each rack, in as many parts as it has rows.
+  drawRacks(context, rack) {
+    const { nodes, capacity, colors } = this.shared, l = this.layout;
+    context.strokeStyle = colors.ink;
+    context.lineWidth = l.gap > 1 ? 1 : 0.5;
+    for (let first = 0; first < nodes; ) {
+      const last = Math.min(nodes, (Math.floor(first / rack) + 1) * rack, (Math.floor(first / l.columns) + 1) * l.columns) - 1;
+      const from = this.place(first), to = this.place(last);
+      context.strokeRect(from.x - l.gap / 2, from.y - 1, to.x + l.cell + l.gap - from.x, capacity * l.high + 2);
+      first = last + 1;
+    }
   }
   drawMoves(context, t, trail) {
     const moves = this.replay.recentMoves(t - trail, t), l = this.layout, { capacity, colors } = this.shared;
