@@ -140,7 +140,7 @@ def test_random_fault_schedules_lose_and_double_nothing(block: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("seed", [2050])
+@pytest.mark.parametrize("seed", [2050, 8726])
 def test_fault_schedules_that_once_went_wrong_end_well(seed: int) -> None:
     Troublemaker(seed).play()
 

@@ -200,11 +200,16 @@ class Pool:
                 return self.scheduler.refuse(job, Verdict.POLICY, text, until)
             del self.held[job.id]
         decision = self.scheduler.admit(job, self.situation)
-        if decision.admitted and decision.before and not driver.migrates:
-            self.propose(f"start {job.id}", decision.migrations)
-            self.scheduler.undo(decision)
+        if not decision.admitted or not decision.migrations or driver.migrates:
+            return decision
+        self.propose(f"start {job.id}", decision.migrations)
+        self.scheduler.undo(decision)
+        if decision.before:
             return Decision(job, reason=self._would_start(job, decision))
-        return decision
+        # Only what would have been tidied up afterwards is left out.
+        self.state.place(job, decision.nodes)
+        self.scheduler.restore(())
+        return Decision(job, decision.nodes)
 
     def _would_start(self, job: Job, decision: Decision) -> Reason:
         text = f"would start after {len(decision.before)} moves, which are not being made now"

@@ -1,6 +1,7 @@
 """`compass serve`: a journal, an engine, a controller and its HTTP server, until somebody stops it."""
 
 import logging
+import signal
 import socket
 import sys
 import threading
@@ -59,6 +60,8 @@ def configure_logging(as_json: bool, level: str = "info") -> None:
 def serve(settings: Settings, engine: Engine) -> None:
     """Runs until TERM or an interrupt. What it has started runs on."""
     configure_logging(settings.log_json)
+    # The HTTP server raises the signal that ended it once more; everything else has to be let go of after that.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     token = _token(settings)
     with _running(settings, engine) as service, _listening(settings) as listener:
         _announce(settings, token)

@@ -81,6 +81,8 @@ class Standbys:
         for process in self._own.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5.0)
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
 
 
 def _program(workload: Workload) -> list[str] | None:
