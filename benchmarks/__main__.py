@@ -1,4 +1,4 @@
-"""`make bench [ONLY=name]`: runs every benchmark of this folder; each module `bench_*.py` has `main() -> None` and prints."""
+"""`make bench [ONLY=name]`: runs every benchmark of this folder; each `bench_*.py` has `main() -> None` and prints."""
 
 import importlib
 import pkgutil

@@ -205,7 +205,7 @@ def test_page_without_scripts_still_has_verdict_and_table(browser: Any, url: str
 
 
 def test_whole_comparison_day_is_under_five_megabytes_and_opens(browser: Any, tmp_path: Path) -> None:
-    """Ten schedulers on a day of 3,000 gangs and 200 nodes; how fast it opens, `benchmarks/bench_report.py` measures."""
+    """Ten schedulers on a day of 3,000 gangs and 200 nodes; `benchmarks/bench_report.py` measures how fast."""
     sample = sample_comparison(seed=3, jobs=3000, nodes=200)
     runs = tuple(replace(sample.runs[k % 2], label=f"scheduler {k}") for k in range(10))
     path = write_report(replace(sample, runs=runs), tmp_path / "day.html")

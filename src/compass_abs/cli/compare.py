@@ -68,8 +68,9 @@ def compare(
     domains = options.load_topology(topology)
     workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains)
     common: dict[str, Any] = {
-        "topology": domains, "nodes": nodes, "eta": eta, "queue": queue, "cost": cost, "cost_model": cost_model, "checkpoint": checkpoint,
-        "restore": restore, "checkpoint_period": checkpoint_period, "node_events": node_events,
+        "topology": domains, "nodes": nodes, "eta": eta, "queue": queue, "cost": cost, "cost_model": cost_model,
+        "checkpoint": checkpoint, "restore": restore, "checkpoint_period": checkpoint_period,
+        "node_events": node_events,
     }  # fmt: skip
     setups = [options.make_setup(workload, name, parameters[name], **common) for name in names]
     views = _run(workload, setups, out, check, quiet or as_json)

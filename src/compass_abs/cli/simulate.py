@@ -59,8 +59,9 @@ def simulate(
     domains = options.load_topology(topology)
     workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains)
     setup = options.make_setup(
-        workload, name, parameters, topology=domains, nodes=nodes, eta=eta, queue=queue, cost=cost, cost_model=cost_model,
-        checkpoint=checkpoint, restore=restore, checkpoint_period=checkpoint_period, node_events=node_events,
+        workload, name, parameters, topology=domains, nodes=nodes, eta=eta, queue=queue, cost=cost,
+        cost_model=cost_model, checkpoint=checkpoint, restore=restore,
+        checkpoint_period=checkpoint_period, node_events=node_events,
     )  # fmt: skip
     checks = Checks.EVERY_EVENT if check else Checks.NEVER
     with progress_bar(name, len(workload.jobs), quiet or as_json) as progress:

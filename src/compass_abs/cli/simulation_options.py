@@ -33,8 +33,8 @@ TopologyOption = Annotated[
     str | None,
     typer.Option(
         metavar="PRESET|FILE",
-        help="NVLink domains: hgx, dgx2, nvl72, nvl72-16, nvl72-paper, nvl576, nvl576-tiered, or a .yaml file. Nodes are "
-        "panels then.",
+        help="NVLink domains: hgx, dgx2, nvl72, nvl72-16, nvl72-paper, nvl576, nvl576-tiered, or a .yaml file. Nodes "
+        "are panels then.",
     ),
 ]
 QueueOption = Annotated[

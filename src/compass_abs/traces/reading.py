@@ -31,7 +31,7 @@ def read_trace(
 
     A name is looked up under $COMPASS_TRACES, then among the fetched files, then among the bundled samples. `origin`
     is the clock time of second 0 for files with relative times, and the first midnight for files with dates.
-    `largest_instance` is for clusters whose instances may span several nodes of a domain: its GPUs, whatever a node has.
+    `largest_instance` is for clusters whose instances may span several nodes of a domain: its GPUs.
     `seed` is used by `Tail.REFILLED` only.
     """
     path, published = locate(name_or_path)
