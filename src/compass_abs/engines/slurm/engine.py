@@ -1,20 +1,15 @@
 """The Slurm engine: gangs as single-node jobs of a partition, pinned to the nodes that were decided."""
 
 import contextlib
-import secrets
-import shutil
-import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from compass_abs.engines import contract_files
-from compass_abs.engines.local.run_files import RunFiles, read_json, write_json
+from compass_abs.engines.local.run_files import write_json
 from compass_abs.engines.protocol import (
     Capability,
-    CheckpointMode,
-    CheckpointRequest,
     End,
     EndCause,
     EngineRefusalError,
@@ -23,9 +18,7 @@ from compass_abs.engines.protocol import (
     NodeReport,
     Observation,
     Rendezvous,
-    Report,
     RunId,
-    StaleGenerationError,
     StartOrder,
 )
 from compass_abs.engines.slurm import submission
@@ -34,51 +27,33 @@ from compass_abs.engines.slurm.reading import SlurmNode
 from compass_abs.engines.slurm.releasing import Releaser
 from compass_abs.engines.slurm.runs import SlurmRun
 from compass_abs.engines.slurm.snapshot import Snapshot, node_report
+from compass_abs.engines.supervised_engine import SupervisedEngine
+from compass_abs.engines.supervised_run import instance_order
 
-#: Ports for rendezvous: below those that the system gives to outgoing connections.
-_PORTS = range(20_000, 32_000)
-#: How often a run's files are looked at: while something is awaited of it, and otherwise.
-_SOON, _LATER = 0.03, 0.5
 #: How often Slurm is asked: while a start or an end is awaited, and otherwise.
 _ASK_SOON, _ASK_LATER = 0.5, 2.0
 #: What Slurm said this long ago is good enough for a start: Slurm itself has the last word.
 _RECENT = 1.0
 #: A job that was released and isn't started within this time won't be: somebody else has its GPUs.
 _START_PATIENCE = 60.0
-#: Slurm is asked to end what its supervisor should have ended this long ago.
-_SUPERVISOR_PATIENCE = 3.0
-_PROGRAM = Path(__file__).with_name("instance.py")
 
 
-class SlurmEngine:
+class SlurmEngine(SupervisedEngine[SlurmRun]):
     """Nodes of one partition. `root` is a folder that this machine and all nodes see under the same path."""
 
     name = "slurm"
     capabilities = frozenset({Capability.REJOIN})
 
     def __init__(self, root: Path, partition: str = "compass", configuration: Path | None = None) -> None:
+        super().__init__(root, SlurmRun)
         self.partition = partition
         self._commands = SlurmCommands(configuration)
-        self._files = RunFiles(root.absolute())
-        self.owner = _owner(self._files.root)
-        self._program = self._files.root / "instance.py"
-        shutil.copyfile(_PROGRAM, self._program)
-        self._lock = threading.RLock()
         self._asking = threading.Lock()
-        self._runs: dict[RunId, SlurmRun] = {}
         self._nodes: dict[str, SlurmNode] = {}
         self._snapshot: Snapshot | None = None
         self._asked = 0.0
         self._told_nodes: dict[str, NodeReport] = {}
-        self._sink: Callable[[Report], None] = lambda report: None
-        self._next_port = secrets.randbelow(len(_PORTS))
         self._releaser = Releaser(self._commands)
-        self._closing = threading.Event()
-        self._wake = threading.Event()
-        for run in self._files.runs():
-            found = SlurmRun.load(self._files, run)
-            if found is not None:
-                self._runs[run] = found
         self._thread = threading.Thread(target=self._watch_over, name="slurm-engine", daemon=True)
         self._thread.start()
 
@@ -130,11 +105,6 @@ class SlurmEngine:
             run.save()
             run.slurm_says(job)
 
-    def watch(self, sink: Callable[[Report], None]) -> None:
-        """Calls back with every change."""
-        with self._lock:
-            self._sink = sink
-
     def rendezvous(self, job_id: str, generation: int, nodes: Sequence[str]) -> Rendezvous:
         """The first node's address, and a port that isn't given out again soon."""
         with self._lock:
@@ -142,14 +112,7 @@ class SlurmEngine:
         if known is None:
             self._ask()
             known = self._nodes.get(nodes[0])
-        address = known.address if known is not None else nodes[0]
-        with self._lock:
-            for _ in _PORTS:
-                port = _PORTS[self._next_port]
-                self._next_port = (self._next_port + 1) % len(_PORTS)
-                if address != "127.0.0.1" or _is_free(port):
-                    return Rendezvous(address, port)
-        raise EngineRefusalError(f"no port from {_PORTS[0]} to {_PORTS[-1]} is free")
+        return self._meeting(known.address if known is not None else nodes[0])
 
     # ---- starting
 
@@ -166,11 +129,6 @@ class SlurmEngine:
             return
         self._submit(order, node)
         self._wake.set()
-
-    def _check_fence(self, run: RunId) -> None:
-        fence = self._files.fence(run.job_id)
-        if run.generation < fence:
-            raise StaleGenerationError(f"{run} is older than generation {fence}, which has been started")
 
     def _room(self, order: StartOrder) -> SlurmNode:
         """The node, if it is there and has the GPUs. What a run leaves to its successor counts as free."""
@@ -209,14 +167,14 @@ class SlurmEngine:
             self._runs[order.run] = run
             lingering = [old for old in self._runs.values() if old.lingers]
         order_file = run.path("order")
-        write_json(order_file, submission.instance_order(order, run, self._files.job(order.run.job_id)))
+        write_json(order_file, instance_order(order, run, self._files.job(order.run.job_id)))
         order_file.chmod(0o600)
         same = (order.run.job_id, order.run.number)
         after = [old.slurm_job for old in lingering if (old.run.job_id, old.run.number) == same]
         options = submission.options(order, self.owner, node, self.partition, run.path("log", "txt"), after)
         run.submitted = time.monotonic()
         try:
-            job = self._commands.submit(options, submission.batch_script(self._program, order_file))
+            job = self._commands.submit(options, submission.batch_script(self.program, order_file))
         except EngineRefusalError:
             self._discard(run)
             raise
@@ -231,122 +189,42 @@ class SlurmEngine:
         with contextlib.suppress(EngineUnavailableError):
             self._commands.cancel(dict.fromkeys(after + there))
 
-    def _prepare(self, order: StartOrder, born: int) -> SlurmRun:
-        self._files.control(order.run).mkdir(parents=True, exist_ok=True, mode=0o700)
-        workload = order.workload
-        run = SlurmRun(order.run, order.node, order.gpus, workload.mode, workload.signal, self._files, born)
-        run.save()
-        return run
-
     def _discard(self, run: SlurmRun) -> None:
         with self._lock:
             self._runs.pop(run.run, None)
             run.path("run").unlink(missing_ok=True)
             run.path("order").unlink(missing_ok=True)
 
-    def rejoin(self, order: StartOrder, previous: RunId) -> None:
-        """A held process goes on as a run of the next generation, in its old Slurm job."""
-        with self._lock:
-            old, new = self._runs.get(previous), self._runs.get(order.run)
-            if new is None:
-                if old is None or not old.alive or not old.running:
-                    raise EngineRefusalError(f"{previous} is gone")
-                old.refresh()
-                request = contract_files.held_by(old.control, previous.number)
-                if not request or old.acknowledgement is None or not old.acknowledgement.rejoins:
-                    raise EngineRefusalError(f"{previous} does not hold for a new generation")
-                self._check_fence(order.run)
-                new = self._prepare(order, old.born)
-                new.slurm_job, new.slurm, new.running, new.gpus = old.slurm_job, old.slurm, True, old.gpus
-                new.submitted = time.monotonic()
-                new.save()
-                contract_files.post_rejoin(old.control, request, order.run, new.control, order.rendezvous)
-                self._runs[order.run] = new
-                old.finish(End(EndCause.REJOINED))
-                self._tell(old)
-                self._tell(new)
-        # For people, and for an engine that has lost its files: the job says what it is now.
+    def hand_over(self, old: SlurmRun, new: SlurmRun) -> None:
+        """The Slurm job goes on."""
+        new.slurm_job, new.slurm, new.submitted = old.slurm_job, old.slurm, time.monotonic()
+
+    def renamed(self, run: SlurmRun) -> None:
+        """For people, and for an engine that has lost its files: the job says what it is now."""
         with contextlib.suppress(EngineRefusalError, EngineUnavailableError):
             self._commands.update_job(
-                new.slurm_job,
-                JobName=submission.job_name(new.run),
-                Comment=submission.comment(self.owner, new.run),
+                run.slurm_job,
+                JobName=submission.job_name(run.run),
+                Comment=submission.comment(self.owner, run.run),
             )
-        self._wake.set()
 
     # ---- asking and ending
 
-    def request_checkpoint(self, run: RunId, request: CheckpointRequest) -> None:
-        """Writes the request: processes look at every step. A signal would have to pass through Slurm."""
-        with self._lock:
-            found = self._runs.get(run)
-            if found is None or not found.alive:
-                raise EngineRefusalError(f"{run} is not running")
-            contract_files.post_request(found.control, request)
-        self._wake.set()
-
-    def resume(self, run: RunId) -> None:
-        """Lets a held run train on."""
-        with self._lock:
-            found = self._runs.get(run)
-            if found is not None and found.alive:
-                contract_files.post_resume(found.control, run)
-
     def stop(self, run: RunId, grace: float) -> None:
         """Asks it to end; its supervisor on the node kills it after `grace` seconds."""
-        with self._lock:
-            found = self._runs.get(run)
-            if found is None or not found.alive:
-                return
-            held = contract_files.held_by(found.control, run.number)
-            if held:
-                contract_files.post_stop(found.control, run.number, held)
-            name = found.signal_name if found.mode is CheckpointMode.SIGNAL else "TERM"
-            request = {"signal": "" if held else name, "grace": grace, "handover": bool(held)}
-            write_json(found.path("stop"), request)
-            found.overdue_at = time.monotonic() + grace + _SUPERVISOR_PATIENCE
-            running, job = found.running, found.slurm_job
-        if running:
-            self._commands.signal_script(job, "TERM")
-        elif job:
-            self._commands.cancel([job])
+        found = self.ask_to_end(run, grace)
+        if found is not None and found.running:
+            self._commands.signal_script(found.slurm_job, "TERM")
+        elif found is not None and found.slurm_job:
+            self._commands.cancel([found.slurm_job])
         self._wake.set()
 
     def kill(self, run: RunId) -> None:
         """Ends it now."""
-        with self._lock:
-            found = self._runs.get(run)
-            if found is None or not found.alive:
-                return
-            write_json(found.path("stop"), {"signal": "", "grace": 0.0, "handover": False})
-            found.overdue_at = time.monotonic() + _SUPERVISOR_PATIENCE
-            job = found.slurm_job
-        if job:
-            self._commands.cancel([job])
+        found = self.tell_to_die(run)
+        if found is not None and found.slurm_job:
+            self._commands.cancel([found.slurm_job])
         self._wake.set()
-
-    def forget(self, run: RunId) -> None:
-        """Drops the run; its log and the job's checkpoints stay."""
-        with self._lock:
-            found = self._runs.get(run)
-            if found is None or found.alive:
-                return
-            del self._runs[run]
-            self._files.file(run, "run").rename(self._files.file(run, "past"))
-            self._files.file(run, "order").unlink(missing_ok=True)
-
-    def read_log(self, run: RunId, offset: int, limit: int) -> bytes:
-        """What the run printed; a process that rejoined goes on in its old log."""
-        contract_files.checked_job_id(run.job_id)
-        record = read_json(self._files.file(run, "run")) or read_json(self._files.file(run, "past")) or {}
-        path = self._files.file(run._replace(generation=int(record.get("born", run.generation))), "log", "txt")
-        try:
-            with path.open("rb") as file:
-                size = file.seek(0, 2)
-                file.seek(offset if offset >= 0 else max(0, size + offset))
-                return file.read(max(0, limit))
-        except FileNotFoundError:
-            raise EngineRefusalError(f"{run} has no log") from None
 
     def close(self) -> None:
         """Stops watching; the jobs run on."""
@@ -356,12 +234,6 @@ class SlurmEngine:
         self._thread.join(60.0)
 
     # ---- watching
-
-    def _tell(self, run: SlurmRun) -> None:
-        report = run.report()
-        if report != run.told:
-            run.told = report
-            self._sink(report)
 
     def _watch_over(self) -> None:
         next_ask = 0.0
@@ -380,23 +252,14 @@ class SlurmEngine:
 
     def _look_around(self) -> tuple[list[int], float]:
         """Reads the files that are due: jobs to be cancelled, and the time until the next look."""
-        now, soonest, overdue = time.monotonic(), _LATER, []
+        runs, soonest = self._look_at_files()
+        overdue = [run.slurm_job for run in runs if run.slurm_job]
+        now = time.monotonic()
         with self._lock:
             for run in list(self._runs.values()):
-                if not run.alive:
-                    self._tell(run)
-                    continue
-                if now >= run.next_look:
-                    run.refresh()
-                    self._tell(run)
-                    run.next_look = now + (_SOON if run.expects_news else _LATER)
-                if run.overdue_at is not None and now >= run.overdue_at and run.slurm_job:
-                    run.overdue_at = now + _SUPERVISOR_PATIENCE
-                    overdue.append(run.slurm_job)
-                if run.given_up is None and run.slurm_job and not run.running:
+                if run.alive and run.given_up is None and run.slurm_job and not run.running:
                     run.given_up = self._reason_to_give_up(run, now)
                     overdue += [run.slurm_job] if run.given_up is not None else []
-                soonest = min(soonest, max(0.0, run.next_look - now))
         return overdue, soonest
 
     def _reason_to_give_up(self, run: SlurmRun, now: float) -> End | None:
@@ -418,22 +281,3 @@ class SlurmEngine:
             if self._told_nodes.get(node.name) != report:
                 self._told_nodes[node.name] = report
                 self._sink(report)
-
-
-def _owner(root: Path) -> str:
-    """What tells our jobs from those of another controller: made once for each root."""
-    path = root / "owner.json"
-    known = read_json(path)
-    if known is None:
-        known = {"owner": secrets.token_hex(4)}
-        write_json(path, known)
-    return str(known["owner"])
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -1,17 +1,13 @@
 """How an instance becomes a Slurm job: options of sbatch, the batch script, and the order that it carries out."""
 
 import math
-import os
 import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-from compass_abs.engines import contract_files
 from compass_abs.engines.protocol import RunId, StartOrder
 from compass_abs.engines.slurm.reading import SlurmNode
-from compass_abs.engines.slurm.runs import SlurmRun
 
 _COMMENT = "compass"
 
@@ -61,37 +57,3 @@ def options(order: StartOrder, owner: str, node: SlurmNode, partition: str, log:
 def batch_script(program: Path, order_file: Path) -> str:
     """The script: nothing but the program that becomes the instance's parent."""
     return f"#!/bin/sh\nexec {shlex.join([sys.executable, '-I', '-S', str(program), str(order_file)])}\n"
-
-
-def instance_order(order: StartOrder, run: SlurmRun, job_folder: Path) -> dict[str, Any]:
-    """What that program reads; makes the folders that it names."""
-    workload = order.workload
-    checkpoints = Path(workload.checkpoint_dir) if workload.checkpoint_dir else job_folder / "checkpoints"
-    workdir = Path(workload.workdir) if workload.workdir else job_folder / "work"
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    if not workload.workdir:
-        workdir.mkdir(exist_ok=True)
-    environment = contract_files.instance_environment(
-        order,
-        control_dir=str(run.control),
-        checkpoint_dir=str(checkpoints),
-        inherited=os.environ,
-        visible_devices=None,
-    )
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
-    limits = workload.limits
-    return {
-        "command": list(workload.command),
-        "environment": environment,
-        "workdir": str(workdir),
-        "limits": {
-            "memory_bytes": limits.memory_bytes,
-            "open_files": limits.open_files,
-            "processes": limits.processes,
-            "file_bytes": limits.file_bytes,
-        },
-        "claim_file": str(run.path("claim")),
-        "process_file": str(run.path("process")),
-        "stop_file": str(run.path("stop")),
-        "end_file": str(run.path("end")),
-    }

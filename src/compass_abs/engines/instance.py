@@ -1,10 +1,10 @@
-"""The batch script's only program: becomes the parent of one instance, and leaves behind how it ended.
+"""What runs on a node: becomes the parent of one instance, and leaves behind how it ended.
 
-Run as `python -I -S instance.py ORDER.json` by the Slurm job, from a copy in the engine's folder: standard library
-only, since the node may have nothing else. It starts the instance at most once, whatever Slurm does with its job;
-hands signals on; ends what overstays its grace without anybody's help; and, when the instance left for a move,
-keeps the allocation for a moment: the successor waits for it with `afterany`, which Slurm acts on at once, while
-a new request would wait for its scheduler's next round.
+Run as `python -I -S instance.py ORDER.json` by a Slurm job or a Ray actor, from a copy in the engine's folder:
+standard library only, since the node may have nothing else. It starts the instance at most once, whatever the platform
+does with its job; hands signals on; ends what overstays its grace without anybody's help, and the instance when its own
+parent is gone; and, when a Slurm instance left for a move, keeps the allocation for a moment: the successor waits for
+it with `afterany`, which Slurm acts on at once, while a new request would wait for its scheduler's next round.
 """
 
 import ctypes
@@ -24,8 +24,10 @@ _LIMITS = {
     "processes": resource.RLIMIT_NPROC,
 }
 _HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-#: What Slurm says about this allocation, for the program to see.
-_OF_SLURM = ("SLURM_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+#: What the platform says about this allocation, for the program to see.
+_ALLOCATION = ("SLURM_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+#: Who says which GPUs of the node these are.
+_INDICES = ("COMPASS_SLOTS", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
 #: How often the request to end is looked for, in case its signal got lost.
 _LOOK_EVERY = 1.0
 #: How long an allocation is kept for the successor's request. Slurm's own scheduling round takes as long.
@@ -74,7 +76,7 @@ def become(order: Any) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir(order["workdir"])
-        allocation = {name: value for name, value in os.environ.items() if name.startswith(_OF_SLURM)}
+        allocation = {name: value for name, value in os.environ.items() if name.startswith(_ALLOCATION)}
         os.execvpe(order["command"][0], order["command"], {**order["environment"], **allocation})
     except BaseException as error:
         sys.stderr.write(f"compass: can't start {order['command']!r}: {error}\n")
@@ -133,17 +135,21 @@ def reap(child: int) -> int | None:
             found = status
 
 
-def watch_over(child: int, stop_file: str) -> tuple[int, Any, int]:
+def watch_over(child: int, order: Any) -> tuple[int, Any, int]:
     """Waits for the instance's end: its wait status, the last request to end, and the last signal of others."""
     kill_at: float | None = None
     asked, outside = None, 0
+    look_every, parent = float(order.get("look_every", _LOOK_EVERY)), os.getppid()
     while True:
-        wait = _LOOK_EVERY if kill_at is None else min(_LOOK_EVERY, max(0.0, kill_at - time.monotonic()))
+        wait = look_every if kill_at is None else min(look_every, max(0.0, kill_at - time.monotonic()))
         came = signal.sigtimedwait((signal.SIGCHLD, *_HANDED_ON), wait)
         status = reap(child)
         if status is not None:
             return status, asked, outside
-        request = read(stop_file)
+        if os.getppid() != parent:
+            # What held the GPUs for us is gone, and they may be given to others.
+            kill_at = time.monotonic()
+        request = read(order["stop_file"])
         if request is not None and request != asked:
             if request.get("signal"):
                 signal_group(child, getattr(signal, "SIG" + request["signal"]))
@@ -170,9 +176,9 @@ def main() -> None:
     child = os.fork()
     if child == 0:
         become(order)
-    gpus = os.environ.get("SLURM_JOB_GPUS") or os.environ.get("SLURM_STEP_GPUS") or ""
+    gpus = next((os.environ[name] for name in _INDICES if os.environ.get(name)), "")
     write(order["process_file"], {"pid": child, "shim": os.getpid(), "gpus": gpus, "time": time.time()})
-    status, asked, outside = watch_over(child, order["stop_file"])
+    status, asked, outside = watch_over(child, order)
     end_rest()
     code = os.waitstatus_to_exitcode(status)
     write(order["end_file"], {"code": code, "outside": outside, "time": time.time()})
