@@ -4,10 +4,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TORCH  := $(VENV)/.torch
-#: Where the test cluster of `make cluster-slurm` lives.
+#: Where the test clusters of `make cluster-slurm` and `make cluster-k8s` live.
 CLUSTER ?= $(or $(TMPDIR),/tmp)/compass-slurm
+K8S     ?= $(or $(TMPDIR),/tmp)/compass-k8s
 
-.PHONY: test-engines install-torch cluster-slurm cluster-slurm-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
+.PHONY: test-engines install-torch cluster-slurm cluster-slurm-down cluster-k8s cluster-k8s-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -62,6 +63,12 @@ cluster-slurm: ## a real Slurm with NODES=4 nodes of 8 pretended GPUs, on this m
 
 cluster-slurm-down: ## ends it without a trace; PURGE=1: and the packages that it installed
 	deploy/test-clusters/slurm-down.sh "$(CLUSTER)" $(if $(PURGE),--purge)
+
+cluster-k8s: ## a real API server with NODES=4 nodes of 8 pretended GPUs, on this machine (Debian; built once, no root)
+	deploy/test-clusters/k8s-up.sh "$(K8S)" $(or $(NODES),4)
+
+cluster-k8s-down: ## ends it without a trace; PURGE=1: and what was built for it
+	deploy/test-clusters/k8s-down.sh "$(K8S)" $(if $(PURGE),--purge)
 
 lint: $(STAMP) ## ruff
 	$(BIN)/ruff check .
