@@ -20,6 +20,10 @@ def open_engine(kind: str, arguments: list[str]) -> Engine:
         from compass_abs.engines.slurm import SlurmEngine
 
         return SlurmEngine(Path(arguments.pop(0)), configuration=Path(arguments.pop(0)))
+    if kind == "ray":
+        from compass_abs.engines.ray import RayEngine
+
+        return RayEngine(Path(arguments.pop(0)), address=arguments.pop(0))
     if kind == "local":
         from compass_abs.engines.local import LocalEngine
 

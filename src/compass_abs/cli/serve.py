@@ -5,6 +5,8 @@ from pathlib import Path
 
 import typer
 
+from compass_abs.engines.protocol import Engine
+
 
 class Mode(StrEnum):
     """What the controller does about migrations."""
@@ -13,7 +15,18 @@ class Mode(StrEnum):
     execute = "execute"
 
 
+class EngineName(StrEnum):
+    """Whose hands it has. Slurm and Kubernetes have commands of their own."""
+
+    local = "local"
+    ray = "ray"
+
+
 _MODE = typer.Option(Mode.execute, help="recommend: show every move, make none. execute: make them.")
+_ENGINE = typer.Option(
+    EngineName.local,
+    help="local: virtual nodes of this machine. ray: the nodes of a Ray cluster. For Slurm: compass serve-slurm.",
+)
 _STATE = typer.Option(Path("compass-state"), help="Folder for journal, logs and checkpoints.")
 _TOKEN_FILE = typer.Option(None, help="File with the token; made anew where there is none.")
 
@@ -29,6 +42,8 @@ def serve(
     mode: Mode = _MODE,
     scheduler: str = typer.Option("compass-abs", "--scheduler", "-s", help="As `compass schedulers` lists them."),
     queue: str = typer.Option("fifo", help="Who is tried next."),
+    engine: EngineName = _ENGINE,
+    ray_address: str = typer.Option("auto", help="Of the Ray cluster; auto: as RAY_ADDRESS or `ray start` here says."),
     nodes: int = typer.Option(4, min=1, max=1000, help="Virtual nodes on this machine."),
     gpus: int = typer.Option(8, min=1, max=16, help="GPU slots of each."),
     state: Path = _STATE,
@@ -38,17 +53,30 @@ def serve(
     warm: bool = typer.Option(False, help="Keep a process with torch imported on each node, for short migrations."),
     log_json: bool = typer.Option(False, help="Log a JSON object a line."),
 ) -> None:
-    """Run the controller: it starts, watches and migrates jobs on virtual nodes of this machine."""
+    """Run the controller: it starts, watches and migrates jobs on virtual nodes, or on a Ray cluster."""
     from compass_abs.controller.reconcile import Conduct, Config
     from compass_abs.controller.server import Settings, serve
-    from compass_abs.engines.local import LocalEngine, Warmth
     from compass_abs.schedulers.registry import parse_choice
 
     name, parameters = parse_choice(scheduler)
     config = Config(scheduler=name, parameters=parameters, queue=queue, conduct=Conduct(mode.value))
     settings = Settings(state.absolute(), host, port, config, token_file, log_json=log_json)
-    warmth = Warmth.STANDBY if warm else Warmth.COLD
-    serve(settings, LocalEngine(state.absolute() / "engine", nodes, gpus, warmth=warmth))
+    if engine is EngineName.ray:
+        serve(settings, _ray_engine(state.absolute(), ray_address))
+    else:
+        serve(settings, _local_engine(state.absolute(), nodes, gpus, warm))
+
+
+def _local_engine(state: Path, nodes: int, gpus: int, warm: bool) -> Engine:
+    from compass_abs.engines.local import LocalEngine, Warmth
+
+    return LocalEngine(state / "engine", nodes, gpus, warmth=Warmth.STANDBY if warm else Warmth.COLD)
+
+
+def _ray_engine(state: Path, address: str) -> Engine:
+    from compass_abs.engines.ray import RayEngine
+
+    return RayEngine(state / "ray", address)
 
 
 def live(
