@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from compass_abs.engines import supervised_engine
 from compass_abs.engines.protocol import NodeHealth
-from compass_abs.engines.slurm import engine
 from compass_abs.engines.slurm.reading import gpu_counts, number, read_jobs, read_nodes
 from compass_abs.engines.slurm.snapshot import Snapshot, node_names, node_report
 
@@ -129,7 +129,7 @@ def test_instance_that_slurm_starts_twice_runs_once(tmp_path: Path) -> None:
     }
     path = tmp_path / "order.json"
     path.write_text(json.dumps(order))
-    program = [sys.executable, "-I", "-S", str(engine._PROGRAM), str(path)]
+    program = [sys.executable, "-I", "-S", str(supervised_engine._PROGRAM), str(path)]
     first = subprocess.run(program, capture_output=True, text=True, check=False)
     second = subprocess.run(program, capture_output=True, text=True, check=False)
     assert (first.returncode, first.stdout) == (0, "ran\n")
