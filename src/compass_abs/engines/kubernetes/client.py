@@ -6,7 +6,7 @@ fields that this client has never heard of. Which version of an API is served is
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,6 +104,8 @@ class Client:
         self._lock = threading.Lock()
         self._versions: dict[str, tuple[str, ...]] | None = None
         self._resources: dict[str, frozenset[str]] = {}
+        #: Asked before anything is changed; raises when this process must not act (any more).
+        self.guard: Callable[[], None] = lambda: None
 
     @classmethod
     def connect(cls, context: str | None = None, kubeconfig: Path | None = None) -> "Client":
@@ -323,6 +325,8 @@ class Client:
     def _send(
         self, method: str, path: str, parameters: Mapping[str, Any], body: Any = None, kind: str = "application/json"
     ) -> httpx.Response:
+        if method != "GET":
+            self.guard()
         content = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": kind} if content is not None else None
         try:
