@@ -1,4 +1,4 @@
-"""Events on pods, as `kubectl describe pod` shows them: one for each reason, counted up, and no more than anybody reads."""
+"""Events on pods, as `kubectl describe pod` shows them: one for each reason, counted up, no more than anybody reads."""
 
 import time
 from collections.abc import Callable
