@@ -16,6 +16,7 @@ all_there() {
 say() { echo "k8s-build: $*" >&2; }
 
 if all_there; then echo "$CACHE/bin"; exit 0; fi
+if [ -n "${NO_INSTALL:-}" ]; then say "${COMPONENTS[*]} missing in $CACHE/bin; $0 builds them"; exit 3; fi
 command -v apt-get dpkg-deb tar flock >/dev/null || { say "needs apt-get and dpkg of Debian 12; nothing built"; exit 3; }
 WORK=$CACHE/build
 mkdir -p "$CACHE/bin" "$WORK"

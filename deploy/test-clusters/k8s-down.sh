@@ -13,15 +13,16 @@ ours() {
 }
 
 if [ -f "$BASE/pids" ]; then
-  for name in fake-kubelet kube-controller-manager kube-apiserver etcd; do
-    pid=$(cat "$BASE/log/$name.pid" 2>/dev/null) || continue
-    grep -qzxF "COMPASS_TEST_CLUSTER=$BASE" "/proc/$pid/environ" 2>/dev/null || continue
-    kill "$pid"
-    # The API server waits for watches to end; nobody is interested in its last words.
-    for _ in $(seq 20); do [ -d "/proc/$pid" ] || break; sleep 0.1; done
-    kill -9 "$pid" 2>/dev/null
+  # Nothing of it is kept: nobody needs to end in order.
+  for _ in $(seq 50); do
+    pids=$(ours); [ -n "$pids" ] || break
+    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
+    sleep 0.1
   done
-  for pid in $(ours); do kill -9 "$pid" 2>/dev/null; done
+  # places where volumes were mounted; the mounts themselves went with their processes
+  [ -f "$BASE/made" ] && while read -r made; do
+    if [ -d "$made" ]; then rmdir "$made"; elif [ ! -s "$made" ]; then rm -f "$made"; fi 2>/dev/null
+  done < "$BASE/made"
   rm -rf "$BASE"
   echo "the cluster under $BASE is gone"
 else

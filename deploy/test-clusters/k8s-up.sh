@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 BASE=$(realpath -m "${1:-${TMPDIR:-/tmp}/compass-k8s}")
 NODES=${2:-4}
 PORT=${PORT:-16440}                     # of the API server; the four after it are taken, too
-# How often a node says that it lives. It is called dead after four times that.
+# Every how many seconds a node says that it lives. It is called dead after six times that.
 HEARTBEAT=${HEARTBEAT:-$((1 + NODES / 50))}
 
 if [ -f "$BASE/pids" ]; then echo "a cluster is running under $BASE; take it down first: $PWD/k8s-down.sh $BASE" >&2; exit 2; fi
@@ -64,7 +64,7 @@ start kube-controller-manager "$BIN/kube-controller-manager" --kubeconfig="$BASE
   --controllers=nodelifecycle,podgc,garbagecollector,disruption,job,deployment,replicaset,statefulset,namespace,serviceaccount,serviceaccount-token,root-ca-cert-publisher \
   --service-account-private-key-file="$pki/sa.key" --root-ca-file="$pki/apiserver.crt" \
   --kube-api-qps=500 --kube-api-burst=1000 --concurrent-gc-syncs=4 \
-  --node-monitor-period="$((1 + HEARTBEAT / 4))s" --node-monitor-grace-period="$((4 * HEARTBEAT))s" \
+  --node-monitor-period="$((1 + HEARTBEAT / 4))s" --node-monitor-grace-period="$((6 * HEARTBEAT))s" \
   --bind-address=127.0.0.1 --port=0 --secure-port="$((PORT + 4))" --cert-dir="$pki/controllers"
 start fake-kubelet python3 -m fake_kubelet --base "$BASE" --server "$url" --nodes "$NODES" \
   --port "$((PORT + 3))" --heartbeat "$HEARTBEAT" --gpus "${GPUS:-8}" --product "${GPU_PRODUCT:-NVIDIA-A100-SXM4-80GB}"
