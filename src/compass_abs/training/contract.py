@@ -173,6 +173,8 @@ class Worker:
     master_port: int = 0
     #: True for a successor that is started ahead: it builds everything, then waits for `go.json`.
     hold: bool = False
+    #: True when another rank may use the same GPU, which NCCL refuses.
+    shared_gpus: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Worker":
@@ -195,6 +197,7 @@ class Worker:
             master_addr=environment.get("MASTER_ADDR") or "127.0.0.1",
             master_port=_number(environment, "MASTER_PORT", 0),
             hold=environment.get("COMPASS_HOLD", "") == "1",
+            shared_gpus=environment.get("COMPASS_SHARED_GPUS", "") == "1",
         )
 
 

@@ -113,8 +113,9 @@ def join(worker: Worker, backend: str | None) -> Group:
     if worker.world_size == 1:
         return Alone()
     os.environ.update(MASTER_ADDR=worker.master_addr, MASTER_PORT=str(worker.master_port))
+    by_nccl = torch.cuda.is_available() and dist.is_nccl_available() and not worker.shared_gpus
     dist.init_process_group(
-        backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"),
+        backend or ("cpu:gloo,cuda:nccl" if by_nccl else "gloo"),
         init_method=f"tcp://{worker.master_addr}:{worker.master_port}",
         rank=worker.rank,
         world_size=worker.world_size,

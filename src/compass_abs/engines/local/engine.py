@@ -165,6 +165,8 @@ class LocalEngine:
             visible_devices=",".join(str(gpu) for gpu in self._visible(run.gpus)),
         )
         environment["COMPASS_SLOTS"] = ",".join(map(str, run.gpus))
+        if 0 < len(self._real_gpus) < sum(node.gpus for node in self._nodes):
+            environment["COMPASS_SHARED_GPUS"] = "1"
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
         log = self._files.file(order.run, "log", "txt")
         successor = None
