@@ -200,9 +200,12 @@ class Pool:
                 return self.scheduler.refuse(job, Verdict.POLICY, text, until)
             del self.held[job.id]
         decision = self.scheduler.admit(job, self.situation)
+        trigger = f"start {job.id}"
+        # Whatever was proposed for it before, this is what is true now.
+        self.proposals = [proposal for proposal in self.proposals if proposal.trigger != trigger]
         if not decision.admitted or not decision.migrations or driver.migrates:
             return decision
-        self.propose(f"start {job.id}", decision.migrations)
+        self.propose(trigger, decision.migrations)
         self.scheduler.undo(decision)
         if decision.before:
             return Decision(job, reason=self._would_start(job, decision))
