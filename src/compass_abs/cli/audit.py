@@ -95,7 +95,7 @@ def observe(
     import time
 
     from compass_abs.audit import AuditError, load_observation
-    from compass_abs.audit.live import ask_kubernetes, ask_slurm
+    from compass_abs.audit.live import ask_slurm
 
     options = kubernetes_options(*names)
     if kubernetes + slurm + bool(files) > 1:
@@ -103,12 +103,28 @@ def observe(
     if context and not kubernetes:
         raise AuditError("--context goes with --kubernetes")
     if kubernetes:
-        return ask_kubernetes(context or None, options, time.time())
+        return look_at_kubernetes(context, options, time.time())
     if slurm:
         return ask_slurm(time.time())
     if not files and sys.stdin.isatty():
         raise AuditError("give files, or --kubernetes, or --slurm, or pipe something in")
     return load_observation(files or ["-"], options)
+
+
+def look_at_kubernetes(context: str, options: "KubernetesOptions", now: float) -> "Observation":
+    """Through kubectl, which knows every way in; without one, by asking the API server itself."""
+    import shutil
+    from contextlib import closing
+
+    from compass_abs.audit.live import ask_kubernetes
+
+    if shutil.which("kubectl") is not None:
+        return ask_kubernetes(context or None, options, now)
+    from compass_abs.engines.kubernetes.client import Client
+    from compass_abs.engines.kubernetes.looking import look
+
+    with closing(Client.connect(context or None)) as client:
+        return look(client, options, now)
 
 
 def kubernetes_options(resources: list[str], gpu_labels: list[str], pool_labels: list[str]) -> "KubernetesOptions":

@@ -20,6 +20,7 @@ MODULES: tuple[str, ...] = (
     "explain",
     "audit",
     "shadow",
+    "advise",
     "serve",
     "serve_slurm",
     "jobs",

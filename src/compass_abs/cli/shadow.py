@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compass_abs.cli.audit import Context, GpuLabel, GpuResource, Kubernetes, PoolLabel, Slurm, kubernetes_options
+from compass_abs.cli.audit import (
+    Context,
+    GpuLabel,
+    GpuResource,
+    Kubernetes,
+    PoolLabel,
+    Slurm,
+    kubernetes_options,
+    look_at_kubernetes,
+)
 
 if TYPE_CHECKING:
     from compass_abs.audit import Observation
@@ -31,7 +40,9 @@ def shadow(
         typer.Option("--from", help="Recorded observations instead: a folder of files named by time, or JSON lines."),
     ] = None,
     every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks at a live cluster.")] = 60.0,
-    hours: Annotated[float, typer.Option(min=0.0, help="How long to watch a live cluster.")] = 24.0,
+    hours: Annotated[
+        float, typer.Option(min=0.0, help="How long to watch a live cluster, from the first look in STATE on.")
+    ] = 24.0,
     scheduler: Annotated[
         str, typer.Option(help="Who is in charge in the shadow, as NAME[:KEY=VALUE,...].")
     ] = "compass-jit",
@@ -68,10 +79,10 @@ def shadow(
         _note(state, observations_of(recorded, options), str(recorded))
         history = Journal.read(state)
     elif kubernetes or slurm:
-        from compass_abs.audit.live import ask_kubernetes, ask_slurm
+        from compass_abs.audit.live import ask_slurm
 
         def look(now: float) -> "Observation":
-            return ask_kubernetes(context or None, options, now) if kubernetes else ask_slurm(now)
+            return look_at_kubernetes(context, options, now) if kubernetes else ask_slurm(now)
 
         _watch(state, look, every, hours * 3600)
         history = Journal.read(state)
@@ -98,27 +109,27 @@ def _note(state: Path, observations: "Iterable[tuple[float, Observation]]", sour
 
 
 def _watch(state: Path, look: "Callable[[float], Observation]", every: float, seconds: float) -> None:
-    """Looks again and again; a look that fails is reported and not the end, unless it is the first."""
+    """Looks again and again; a look that fails is reported and not the end, unless it is the first of all."""
     import time
     from contextlib import closing
 
     from compass_abs.audit.history import Journal
     from compass_abs.model import CompassError
 
-    until = time.monotonic() + seconds
     with closing(Journal(state, "live")) as journal:
+        seen = journal.history.times
+        # A watch that was interrupted goes on, and ends when it would have ended.
+        until = time.monotonic() + seconds - (max(0.0, time.time() - seen[0]) if seen else 0.0)
         try:
-            first = True
             while True:
                 begun = time.monotonic()
                 try:
                     now = time.time()
                     journal.observe(look(now), now)
                 except CompassError as error:
-                    if first:
+                    if not seen:
                         raise
                     typer.echo(f"compass: {error}; trying again in {every:g} s", err=True)
-                first = False
                 wait = max(0.0, begun + every - time.monotonic())
                 if time.monotonic() + wait > until:
                     return

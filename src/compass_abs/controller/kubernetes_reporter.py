@@ -1,9 +1,7 @@
 """Tells a Kubernetes cluster what the controller thinks: events on the pods that wait, recommendations as objects."""
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 
 import structlog
 
@@ -11,7 +9,7 @@ from compass_abs.controller.advice import Advice, PoolPicture, Waiting, advice, 
 from compass_abs.controller.pool import Proposal
 from compass_abs.controller.service import Service
 from compass_abs.engines.kubernetes.events import EventWriter, Subject, Weight
-from compass_abs.engines.kubernetes.recommendations import Board, Recommendation, RecommendedMove
+from compass_abs.engines.kubernetes.recommendations import Board, Recommendation, RecommendedMove, object_name
 from compass_abs.model import CompassError, Verdict
 
 #: Reasons of events, as `kubectl describe` shows them.
@@ -123,14 +121,8 @@ def _recommendation(pool: PoolPicture, proposal: Proposal, cost: float) -> Recom
     )
     purpose, _, subject = proposal.trigger.partition(" ")
     if tidies(proposal):
-        return Recommendation(_name(pool.name, "tidy"), pool.name, "fewer nodes partly filled", (), moves, cost)
+        return Recommendation(object_name(pool.name, "tidy"), pool.name, "fewer nodes partly filled", (), moves, cost)
     starts = purpose == "start"
     why = f"{subject} waits: enough GPUs are free, but scattered" if starts else f"{subject} is being drained"
     admits = (subject,) if starts else ()
-    return Recommendation(_name(pool.name, proposal.trigger), pool.name, why, admits, moves, cost)
-
-
-def _name(pool: str, trigger: str) -> str:
-    """Fit for an object's name, and different for each pool and trigger."""
-    slug = re.sub(r"[^a-z0-9]+", "-", trigger.lower()).strip("-")[:50].strip("-") or "moves"
-    return f"{slug}-{sha256(f'{pool} {trigger}'.encode()).hexdigest()[:8]}"
+    return Recommendation(object_name(pool.name, proposal.trigger), pool.name, why, admits, moves, cost)

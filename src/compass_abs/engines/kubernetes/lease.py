@@ -7,8 +7,11 @@ lease does nothing when it wakes up, even before its thread has noticed.
 """
 
 import contextlib
+import os
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +20,11 @@ from typing import Any
 from compass_abs.engines.kubernetes.client import ApiError, Client, Object
 from compass_abs.engines.protocol import EngineUnavailableError
 from compass_abs.model import CompassError
+
+
+def who_am_i() -> str:
+    """A name that no other process has, now or later: two controllers of one name would both lead."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 class LeadershipLostError(EngineUnavailableError):

@@ -1,9 +1,11 @@
 """Moves that are computed and not made, as objects: `kubectl get recommendations`."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 
 from compass_abs.engines.kubernetes.client import ApiError, Client, Object
 
@@ -53,6 +55,12 @@ class Recommendation:
             "moves": moves,
             "cost": {"moves": len(self.moves), "jobs": len(jobs), "gpuSeconds": round(self.gpu_seconds)},
         }
+
+
+def object_name(pool: str, purpose: str) -> str:
+    """Fit for an object's name, and different for each pool and purpose."""
+    slug = re.sub(r"[^a-z0-9]+", "-", purpose.lower()).strip("-")[:50].strip("-")
+    return f"{slug}-{sha256(f'{pool} {purpose}'.encode()).hexdigest()[:8]}"
 
 
 class Board:

@@ -1,0 +1,67 @@
+"""`compass advise`: looks at a Kubernetes cluster again and again, and keeps what it would move as objects in it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compass_abs.cli.audit import Context, GpuLabel, GpuResource, PoolLabel, kubernetes_options
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("advise")(advise)
+
+
+def advise(
+    context: Context = "",
+    namespace: Annotated[str, typer.Option(help="Where the objects are kept; the context's without it.")] = "",
+    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 60.0,
+    assume_movable: Annotated[
+        bool, typer.Option("--assume-movable", help="Plan as if all could be moved that isn't fixed, declared or not.")
+    ] = False,
+    pause: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that a move pauses a job, where it doesn't say itself.")
+    ] = 8.0,
+    identity: Annotated[str, typer.Option(help="Who it is; host and process without it.", envvar="COMPASS_ID")] = "",
+    alive: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Touched after each look that succeeded, for probes.")
+    ] = None,
+    gpu_resource: GpuResource = None,
+    gpu_label: GpuLabel = None,
+    pool_label: PoolLabel = None,
+) -> None:
+    """Keep Recommendations in a Kubernetes cluster: what to move, why, what it costs, what would start.
+
+    Whatever scheduler the cluster has. Moves nothing, and needs no right to.
+    """
+    import signal
+    import threading
+    from contextlib import closing
+
+    from compass_abs.audit.audit import AuditOptions, Movability
+    from compass_abs.engines.kubernetes.adviser import Adviser
+    from compass_abs.engines.kubernetes.client import Client
+    from compass_abs.engines.kubernetes.lease import Leadership, who_am_i
+    from compass_abs.engines.kubernetes.recommendations import Board
+
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: over.set())
+    movability = Movability.ASSUMED if assume_movable else Movability.DECLARED
+    me = identity or who_am_i()
+    with closing(Client.connect(context or None)) as client, closing(Client.connect(context or None)) as electing:
+        place = namespace or client.namespace
+        leadership = Leadership(electing, place, "compass-abs-adviser", me, lost=over.set)
+        client.guard = leadership.check
+        if not leadership.acquire(over, lambda holder: typer.echo(f"compass: waits for {holder}", err=True)):
+            return
+        options = kubernetes_options(gpu_resource or [], gpu_label or [], pool_label or [])
+        adviser = Adviser(client, options, AuditOptions(movability, pause), Board(client, place, me))
+        try:
+            adviser.run(over, every, alive)
+        finally:
+            lost = not leadership.leads
+            leadership.release()
+        if lost:
+            raise typer.Exit(1)
