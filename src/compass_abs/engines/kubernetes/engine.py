@@ -1,0 +1,487 @@
+"""The Kubernetes engine: instances as pods under our own `schedulerName`, bound to the nodes that were decided."""
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from compass_abs.audit.kubernetes_rules import Rules
+from compass_abs.engines import contract_files
+from compass_abs.engines.kubernetes import gangs, names, pods
+from compass_abs.engines.kubernetes.client import ApiError, Client, DisruptionBudgetError, Object, pod_path
+from compass_abs.engines.kubernetes.collection import Collection
+from compass_abs.engines.kubernetes.gangs import GangStore
+from compass_abs.engines.kubernetes.ledger import Ledger
+from compass_abs.engines.kubernetes.manifest import PodSettings, marks, own_pod
+from compass_abs.engines.kubernetes.nodes import GpuNode, read_node
+from compass_abs.engines.kubernetes.runs import PodRun
+from compass_abs.engines.kubernetes.users_pods import UsersPods
+from compass_abs.engines.local.run_files import write_json
+from compass_abs.engines.protocol import (
+    Capability,
+    CheckpointMode,
+    CheckpointRequest,
+    EngineRefusalError,
+    EngineUnavailableError,
+    NodeHealth,
+    NodeReport,
+    Observation,
+    Rendezvous,
+    RunId,
+    StartOrder,
+)
+from compass_abs.engines.supervised_engine import SupervisedEngine
+from compass_abs.engines.supervised_run import instance_order
+
+#: How often a supervisor looks for a request to end: nothing on Kubernetes passes a signal on but a deletion.
+_LOOK_EVERY = 0.1
+#: Seconds between TERM and KILL of a pod that is to be gone at once. A grace of 0 removes the object, not the process.
+_AT_ONCE = 1.0
+#: How often pods are looked at again for what no event tells: an end that nobody has accounted for, patience that ends.
+_LOOK_AGAIN = 1.0
+#: Of a log that is kept when its pod is removed.
+_MOST_LOG = 16 << 20
+
+
+class KubernetesEngine(SupervisedEngine[PodRun]):
+    """A cluster's nodes with GPUs. `root` is a folder that this machine and all nodes see under the same path."""
+
+    name = "kubernetes"
+    capabilities = frozenset({Capability.REJOIN, Capability.CONSENT})
+
+    def __init__(self, root: Path, client: Client, settings: PodSettings | None = None) -> None:
+        super().__init__(root, PodRun)
+        self.client = client
+        self.settings = settings or PodSettings()
+        self.gangs = GangStore(self._files.root / "gangs")
+        self.ledger = Ledger(self.settings.resource, self.settings.scheduler, self.owner)
+        self._users = UsersPods(client, self.gangs, self.ledger, self.owner)
+        self._gpu_nodes: dict[str, GpuNode] = {}
+        #: The pool that each node was first seen in: it can't leave it under running jobs.
+        self._pools: dict[str, str] = {}
+        self._told_nodes: dict[str, NodeReport] = {}
+        #: Pods of which something was heard; looked at by the watching thread.
+        self._heard: dict[tuple[str, str], None] = {}
+        self.nodes = Collection(client, "/api/v1/nodes", self._node_changed)
+        self.pods = Collection(client, "/api/v1/pods", self._pod_changed)
+        self._thread = threading.Thread(target=self._watch_over, name="kubernetes-engine", daemon=True)
+        self._thread.start()
+
+    # ---- what there is
+
+    def observe(self) -> Observation:
+        """Everything."""
+        self._ping()
+        with self._lock:
+            for run in self._runs.values():
+                self._look_at_pod(run)
+                run.refresh()
+            reports = tuple(self._node_report(node) for node in self._gpu_nodes.values())
+            return Observation(reports, tuple(run.report() for run in self._runs.values()))
+
+    def _ping(self) -> None:
+        """Raises `EngineUnavailableError` unless the server answers and what we have of it is fresh."""
+        try:
+            self.client.get("/version")
+        except EngineRefusalError as error:
+            raise EngineUnavailableError(str(error)) from None
+        self.nodes.check()
+        self.pods.check()
+
+    def _node_changed(self, kind: str, node: Object) -> None:
+        name = str(node["metadata"]["name"])
+        found = read_node(node, self.settings.resource) if kind != "DELETED" else None
+        with self._lock:
+            if found is None:
+                self._gpu_nodes.pop(name, None)
+            else:
+                self._gpu_nodes[name] = found
+            self._tell_node(name)
+
+    def _pod_changed(self, kind: str, pod: Object) -> None:
+        touched = self.ledger.take(kind, pod)
+        with self._lock:
+            if kind != "DELETED":
+                self._adopt(pod)
+            self._heard[pods.key_of(pod)] = None
+            for name in touched:
+                self._tell_node(name)
+        self._wake.set()
+
+    def _tell_node(self, name: str) -> None:
+        node = self._gpu_nodes.get(name)
+        report = (
+            self._node_report(node)
+            if node is not None
+            else NodeReport(name, self._told_nodes[name].gpus, self._told_nodes[name].pool, NodeHealth.LOST, "removed")
+            if name in self._told_nodes
+            else None
+        )
+        if report is not None and self._told_nodes.get(name) != report:
+            self._told_nodes[name] = report
+            self._sink(report)
+
+    def _node_report(self, node: GpuNode) -> NodeReport:
+        """Other schedulers' pods close a node: what they hold is fixed, and what they will ask for isn't known."""
+        pool = self._pools.setdefault(node.name, node.pool)
+        health, detail = node.health, node.detail
+        foreign = {key: each.gpus for key, each in self.ledger.holdings(node.name).items() if each.run is None}
+        if health is NodeHealth.READY and pool != node.pool:
+            health = NodeHealth.CORDONED
+            detail = f"it was in pool {pool!r} and is labelled or tainted for {node.pool!r}; restart COMPASS to follow"
+        elif health is NodeHealth.READY and foreign:
+            whose = ", ".join("/".join(key) for key in sorted(foreign)[:5])
+            health, detail = NodeHealth.CORDONED, f"{sum(foreign.values())} GPUs are held by pods of others: {whose}"
+        return NodeReport(node.name, node.gpus, pool, health, detail)
+
+    def _adopt(self, pod: Object) -> None:
+        """A run that an earlier engine started, and whose file is lost."""
+        run = pods.run_of(pod, self.owner)
+        if run is None or run in self._runs or self._files.file(run, "past").exists():
+            return
+        try:
+            record = json.loads(pods.mark(pod, names.RECORD))
+            found = PodRun(
+                run,
+                str(record["node"]),
+                int(record["gpus"]),
+                CheckpointMode(record["mode"]),
+                str(record["signal"]),
+                self._files,
+                int(record["born"]),
+            )
+            found.gang = str(record["gang"])
+        except (ValueError, KeyError, TypeError):
+            return
+        found.namespace, found.pod = pods.key_of(pod)
+        found.uid, found.bound = str(pods.metadata(pod).get("uid")), bool(pods.node_of(pod))
+        self._files.control(run).mkdir(parents=True, exist_ok=True, mode=0o700)
+        found.save()
+        self._runs[run] = found
+
+    def rendezvous(self, job_id: str, generation: int, nodes: Sequence[str]) -> Rendezvous:
+        """The first node's address, and a port that isn't given out again soon."""
+        self.nodes.check()
+        with self._lock:
+            known = self._gpu_nodes.get(nodes[0])
+        return self._meeting((known.address if known is not None else "") or nodes[0])
+
+    # ---- starting
+
+    def start(self, order: StartOrder) -> None:
+        """Makes the instance's pod and binds it; of users' gangs, binds the user's pod, or its successor."""
+        contract_files.checked_job_id(order.run.job_id)
+        with self._lock:
+            known = self._runs.get(order.run)
+            if known is not None and (known.bound or not known.alive):
+                return
+            self._check_fence(order.run)
+        self.nodes.check()
+        self.pods.check()
+        node = self._room(order)
+        if order.workload.command[0] == gangs.COMMAND:
+            self._start_users(order, node)
+        else:
+            self._start_own(order, node)
+        self._wake.set()
+
+    def _room(self, order: StartOrder) -> GpuNode:
+        """The node, if it is there and has the GPUs."""
+        with self._lock:
+            node = self._gpu_nodes.get(order.node)
+            if node is None:
+                raise EngineRefusalError(f"there is no node {order.node!r} with {self.settings.resource}")
+            if node.health is not NodeHealth.READY:
+                raise EngineRefusalError(f"node {node.name!r} is {node.health}: {node.detail}")
+            holdings = self.ledger.holdings(node.name)
+            # What our runs hold although their pods are not bound yet.
+            coming = sum(
+                run.gpu_count
+                for run in self._runs.values()
+                if run.node == node.name
+                and run.alive
+                and run.run != order.run
+                and (run.namespace, run.pod) not in holdings
+            )
+        held = sum(each.gpus for each in holdings.values() if each.run != order.run)
+        free = node.gpus - held - coming
+        if free < order.gpus:
+            raise EngineRefusalError(f"node {node.name!r} has {max(free, 0)} free GPUs, {order.run} needs {order.gpus}")
+        return node
+
+    def _start_own(self, order: StartOrder, node: GpuNode) -> None:
+        with self._lock:
+            run = self._runs.get(order.run) or self._prepare(order, order.run.generation)
+            self._runs[order.run] = run
+            run.namespace = self.settings.namespace
+        value = instance_order(order, run, self._files.job(order.run.job_id))
+        # The image's own environment is what the program is to find, not this process's.
+        for name in contract_files.INHERITED:
+            value["environment"].pop(name, None)
+        value["environment"] |= dict(order.workload.environment)
+        value |= {"look_every": _LOOK_EVERY, "inherit": True}
+        order_file = run.path("order")
+        write_json(order_file, value)
+        order_file.chmod(0o600)
+        try:
+            pod = own_pod(order, run, node, self.settings, self.owner, self.program, order_file)
+            self._attach(run, self._create(pod, run))
+            self._bind(run)
+        except EngineRefusalError:
+            self._discard(run)
+            raise
+
+    def _create(self, pod: Object, run: PodRun) -> Object:
+        """Makes a pod, or finds the one that an earlier try made."""
+        namespace, name = pods.key_of(pod)
+        try:
+            made = self.client.create(pod_path(namespace), pod)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            made = self.client.get(pod_path(namespace, name))
+            if pods.run_of(made, self.owner) != run.run:
+                raise EngineRefusalError(f"there is a pod {namespace}/{name} already, and it isn't {run.run}") from None
+        self.pods.put(made)
+        return made
+
+    def _attach(self, run: PodRun, pod: Object) -> None:
+        with self._lock:
+            run.namespace, run.pod = pods.key_of(pod)
+            run.uid = str(pods.metadata(pod).get("uid"))
+            run.bound = bool(pods.node_of(pod))
+            run.save()
+
+    def _bind(self, run: PodRun) -> None:
+        if not run.bound:
+            try:
+                self.client.bind(run.namespace, run.pod, run.node, marks(run, self.owner))
+            except ApiError as error:
+                if not error.conflict or self._node_of_pod(run) != run.node:
+                    raise
+            with self._lock:
+                run.bound = True
+                run.save()
+
+    def _node_of_pod(self, run: PodRun) -> str:
+        return pods.node_of(self.client.get(pod_path(run.namespace, run.pod)))
+
+    def _discard(self, run: PodRun) -> None:
+        """Nothing was started: what was made for it goes."""
+        if run.pod and not run.gang:
+            with contextlib.suppress(ApiError):
+                self.client.delete(pod_path(run.namespace, run.pod), grace=0, uid=run.uid)
+        with self._lock:
+            self._runs.pop(run.run, None)
+            run.path("run").unlink(missing_ok=True)
+            run.path("order").unlink(missing_ok=True)
+
+    def _start_users(self, order: StartOrder, node: GpuNode) -> None:
+        gang = self._users.gang_of(order)
+        rules = Rules(gang.members[order.run.number]["spec"], f"{gang.namespace}/{gang.name}")
+        if not rules.allow(node.place):
+            raise EngineRefusalError(f"node {node.name!r} is not one that {gang.name} may run on: {rules}")
+        with self._lock:
+            run = self._runs.get(order.run)
+            if run is None:
+                run = self._prepare(order, order.run.generation)
+                run.namespace, run.gang = gang.namespace, gang.key
+                run.save()
+            taken = {other.uid for other in self._runs.values() if other.alive and other is not run}
+            self._runs[order.run] = run
+        try:
+            self._find_pod(run, taken)
+        except EngineRefusalError:
+            self._discard(run)
+            raise
+
+    def _find_pod(self, run: PodRun, taken: set[str]) -> None:
+        """Binds a pod to serve as this run, if there is one by now."""
+        pod = self._users.pod_for(run, taken, self._create)
+        if pod is not None:
+            self._users.clear_control(run)
+            self._attach(run, pod)
+            self._bind(run)
+
+    # ---- a process that becomes another run
+
+    def hand_over(self, old: PodRun, new: PodRun) -> None:
+        """The pod goes on."""
+        new.namespace, new.pod, new.uid, new.bound, new.gang = old.namespace, old.pod, old.uid, old.bound, old.gang
+
+    def renamed(self, run: PodRun) -> None:
+        """For people, and for an engine that has lost its files: the pod says what it is now."""
+        with contextlib.suppress(EngineRefusalError, EngineUnavailableError):
+            self.client.patch(pod_path(run.namespace, run.pod), {"metadata": {"annotations": marks(run, self.owner)}})
+
+    # ---- asking and ending
+
+    def request_checkpoint(self, run: RunId, request: CheckpointRequest) -> None:
+        """Writes the request, unless the move would violate somebody's disruption budget."""
+        self.consent(run)
+        super().request_checkpoint(run, request)
+
+    def consent(self, run: RunId) -> None:
+        """Refuses when a PodDisruptionBudget forbids now that this run's gang is disturbed."""
+        with self._lock:
+            found = self._runs.get(run)
+            mates = [
+                (mate.namespace, mate.pod)
+                for mate in self._runs.values()
+                if mate.alive and mate.run.job_id == run.job_id and mate.run.generation == run.generation
+            ]
+        if found is not None and found.gang:
+            self._users.check_budgets([pod for key in mates if (pod := self.pods.get(*key)) is not None])
+
+    def stop(self, run: RunId, grace: float) -> None:
+        """Asks it to end: by its supervisor, or by evicting the user's pod."""
+        with self._lock:
+            found = self._runs.get(run)
+            if found is None or not found.alive:
+                return
+            found.asked = True
+            found.save()
+        if found.supervised:
+            self.ask_to_end(run, grace)
+            if not found.running:
+                self._delete(found, grace)
+        elif found.pod:
+            self._stop_users(found, grace)
+        self._wake.set()
+
+    def _stop_users(self, run: PodRun, grace: float) -> None:
+        held = contract_files.held_by(run.control, run.run.number)
+        if held:
+            contract_files.post_stop(run.control, run.run.number, held)
+        try:
+            self.client.evict(run.namespace, run.pod, grace=grace, uid=run.uid)
+        except DisruptionBudgetError as error:
+            # Nothing was asked of the pod; the controller asks again while it has patience.
+            raise EngineUnavailableError(str(error)) from None
+
+    def kill(self, run: RunId) -> None:
+        """Ends it now."""
+        with self._lock:
+            found = self._runs.get(run)
+            if found is None or not found.alive:
+                return
+            found.asked = True
+            found.save()
+        if found.supervised:
+            self.tell_to_die(run)
+        self._delete(found, _AT_ONCE)
+        self._wake.set()
+
+    def _delete(self, run: PodRun, grace: float) -> None:
+        if run.pod:
+            self.client.delete(pod_path(run.namespace, run.pod), grace=max(grace, _AT_ONCE), uid=run.uid)
+
+    def forget(self, run: RunId) -> None:
+        """Drops the run and its pod; its log and the job's checkpoints stay. A user's pod stays, too."""
+        with self._lock:
+            found = self._runs.get(run)
+            if found is None or found.alive:
+                return
+            shared = any(other.uid == found.uid for other in self._runs.values() if other is not found)
+        if found.supervised and found.pod and not shared:
+            self._keep_log(found)
+            self.client.delete(pod_path(found.namespace, found.pod), grace=0, uid=found.uid)
+        super().forget(run)
+
+    def _keep_log(self, run: PodRun) -> None:
+        path = run.path("log", "txt")
+        if not path.exists():
+            with contextlib.suppress(EngineRefusalError, EngineUnavailableError):
+                path.write_bytes(self._log(run, limitBytes=_MOST_LOG))
+
+    def read_log(self, run: RunId, offset: int, limit: int) -> bytes:
+        """What the run's pod printed."""
+        contract_files.checked_job_id(run.job_id)
+        with self._lock:
+            found = self._runs.get(run)
+        if found is None or not found.pod or found.path("log", "txt").exists():
+            return super().read_log(run, offset, limit)
+        try:
+            if offset >= 0:
+                return self._log(found, limitBytes=max(1, offset + limit))[offset : offset + limit]
+            # That many lines have that many bytes at least.
+            return self._log(found, tailLines=-offset)[offset:][:limit]
+        except ApiError as error:
+            raise EngineRefusalError(f"{run} has no log: {error}") from None
+
+    def _log(self, run: PodRun, **parameters: int) -> bytes:
+        pod = self.pods.get(run.namespace, run.pod)
+        containers = ((pod or {}).get("spec") or {}).get("containers") or ({},)
+        chosen = {"container": str(containers[0]["name"])} if containers[0].get("name") else {}
+        return self.client.text(f"{pod_path(run.namespace, run.pod)}/log", **chosen, **parameters)
+
+    def close(self) -> None:
+        """Stops watching; the pods run on."""
+        self._closing.set()
+        self._wake.set()
+        self.nodes.close()
+        self.pods.close()
+        self.client.close()
+        self._thread.join(60.0)
+
+    # ---- watching
+
+    def withdrawn(self, job_id: str) -> list[Object]:
+        """Pods of a job that somebody else has deleted, as they were."""
+        with self._lock:
+            found = [run for run in self._runs.values() if run.run.job_id == job_id and run.withdrawn]
+        return [template for run in found if (template := self._users.template(run)) is not None]
+
+    def awaited(self) -> set[tuple[str, str, str]]:
+        """Gangs of which an owner is expected to make pods anew."""
+        with self._lock:
+            waiting = [run for run in self._runs.values() if run.alive and run.gang and not run.pod]
+        return {gang.membership for run in waiting if (gang := self.gangs.load(run.gang)) is not None}
+
+    def _look_at_pod(self, run: PodRun) -> None:
+        if run.alive and run.pod and self.pods.listed:
+            run.pod_says(self.pods.get(run.namespace, run.pod))
+
+    def _watch_over(self) -> None:
+        next_look = 0.0
+        while not self._closing.is_set():
+            now = time.monotonic()
+            with self._lock:
+                heard, self._heard = self._heard, {}
+                everything = now >= next_look
+                for run in list(self._runs.values()):
+                    if everything or (run.namespace, run.pod) in heard:
+                        self._look_at_pod(run)
+                waiting = [run for run in self._runs.values() if run.alive and run.gang and not run.pod]
+            next_look = now + _LOOK_AGAIN if everything else next_look
+            self._look_for_replacements(waiting)
+            overdue, pause = self._look_at_files()
+            for run in overdue:
+                with contextlib.suppress(EngineUnavailableError, EngineRefusalError):
+                    self._delete(run, _AT_ONCE)
+            self._wake.wait(max(0.0, min(pause, next_look - time.monotonic())))
+            self._wake.clear()
+
+    def _look_for_replacements(self, waiting: Sequence[PodRun]) -> None:
+        for run in waiting:
+            with self._lock:
+                taken = {other.uid for other in self._runs.values() if other.alive and other is not run}
+            try:
+                self._find_pod(run, taken)
+            except EngineUnavailableError:
+                continue
+            except EngineRefusalError as error:
+                run.finish(self._users.no_replacement(str(error)))
+            else:
+                if not run.pod and self._users.out_of_patience(run):
+                    run.finish(self._users.no_replacement("its owner has made no pod"))
+
+
+def state_folder(folder: Path) -> Path:
+    """The folder, fit to be mounted: pods may run as other users."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chmod(folder, 0o755)  # noqa: PTH101
+    return folder

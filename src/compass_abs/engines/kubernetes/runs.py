@@ -1,0 +1,107 @@
+"""One instance as a pod: what the API server says of it, beside what its files do."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from compass_abs.engines import contract_files
+from compass_abs.engines.kubernetes import pods
+from compass_abs.engines.kubernetes.client import Object
+from compass_abs.engines.local.run_files import read_json
+from compass_abs.engines.protocol import CheckpointMode, End, EndCause
+from compass_abs.engines.supervised_run import FILE_PATIENCE, SupervisedRun
+
+
+@dataclass(slots=True)
+class PodRun(SupervisedRun):
+    """A run, as this engine knows it; everything that must outlive it is in its files or in its pod's annotations."""
+
+    namespace: str = ""
+    #: Name of its pod; empty while there is none.
+    pod: str = ""
+    uid: str = ""
+    #: Which gang of users' own pods it belongs to; empty for pods that the engine made.
+    gang: str = ""
+    #: True once we have asked for its end.
+    asked: bool = False
+    bound: bool = False
+    #: True when its pod's containers are gone, or it is.
+    pod_over: bool = False
+    #: True when somebody else deleted its pod.
+    withdrawn: bool = False
+
+    def more(self) -> dict[str, Any]:
+        """Its pod."""
+        return {
+            "namespace": self.namespace,
+            "pod": self.pod,
+            "uid": self.uid,
+            "gang": self.gang,
+            "asked": self.asked,
+            "bound": self.bound,
+        }
+
+    def restore(self, value: dict[str, Any]) -> None:
+        """Its pod."""
+        self.namespace, self.pod, self.uid = str(value["namespace"]), str(value["pod"]), str(value["uid"])
+        self.gang, self.asked, self.bound = str(value["gang"]), bool(value["asked"]), bool(value["bound"])
+
+    @property
+    def handle(self) -> str:
+        """Its pod."""
+        return f"pod {self.namespace}/{self.pod}" if self.pod else ""
+
+    @property
+    def supervised(self) -> bool:
+        """True when our own supervisor is its pod's first process."""
+        return not self.gang
+
+    def read_end(self) -> None:
+        """Learns how it ended. Its GPUs are free when its pod's containers are gone, not when its program says so."""
+        if self.pod_over or read_json(self.files.file(self.run, "verdict")) is not None:
+            SupervisedRun.read_end(self)
+
+    def refresh(self) -> None:
+        """Reads its files."""
+        SupervisedRun.refresh(self)
+        if self.gang and self.acknowledgement is not None:
+            # Its environment is its owner's: nobody can tell it where the next generation meets.
+            self.acknowledgement = self.acknowledgement._replace(rejoins=False)
+
+    def pod_says(self, pod: Object | None) -> None:
+        """Takes into account what its pod says; None: there is none any more."""
+        if not self.alive or not self.pod:
+            return
+        if pod is not None and pods.metadata(pod).get("uid") != self.uid:
+            pod = None
+        if pod is not None and not pods.is_over(pod):
+            self.running = self.running or (bool(self.gang) and pods.is_running(pod))
+            self.withdrawn = self.withdrawn or (pods.is_deleted(pod) and not self.asked)
+            return
+        self.pod_over = True
+        self.refresh()
+        if self.end is None:
+            self._judge(pod)
+
+    def _judge(self, pod: Object | None) -> None:
+        """Its pod is over, and it has not said how it ended."""
+        now = time.monotonic()
+        self.gone_since = self.gone_since if self.gone_since is not None else now
+        if self.supervised and self.running and now < self.gone_since + FILE_PATIENCE:
+            # Its own account may be on its way.
+            return
+        self.finish(self._verdict(pod))
+
+    def _verdict(self, pod: Object | None) -> End:
+        if contract_files.finished(self.control, self.run.number):
+            return End(EndCause.EXITED, 0, "by its own account")
+        if pod is not None:
+            end = pods.end_of(pod, asked=self.asked)
+            self.withdrawn = self.withdrawn or (pods.is_deleted(pod) and not self.asked)
+            return end
+        if self.asked:
+            saved = bool(self.gang) and self.mode is CheckpointMode.SIGNAL
+            detail = "its pod is gone, as it was asked to"
+            return End(EndCause.EXITED, 0, detail) if saved else End(EndCause.SIGNALLED, 9, detail)
+        self.withdrawn = True
+        return End(EndCause.EVICTED, detail="its pod was deleted by others")

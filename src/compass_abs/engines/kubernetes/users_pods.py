@@ -1,0 +1,144 @@
+"""Which pod of a user's serves as a run: the one that was there first, its owner's replacement, or a copy of ours."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from compass_abs.engines import contract_files
+from compass_abs.engines.kubernetes import owners, pods
+from compass_abs.engines.kubernetes.client import Client, Object
+from compass_abs.engines.kubernetes.gangs import Gang, GangStore
+from compass_abs.engines.kubernetes.ledger import Ledger
+from compass_abs.engines.kubernetes.manifest import successor
+from compass_abs.engines.kubernetes.runs import PodRun
+from compass_abs.engines.protocol import End, EndCause, EngineRefusalError, StartOrder
+from compass_abs.training import contract
+
+#: An owner that makes a pod anew does it within this time; Jobs wait longer after each failure, up to 6 min.
+_PATIENCE = 420.0
+
+
+class UsersPods:
+    """Pods that users or their controllers made."""
+
+    def __init__(self, client: Client, gangs: GangStore, ledger: Ledger, owner: str) -> None:
+        self._client, self._gangs, self._ledger, self._owner = client, gangs, ledger, owner
+
+    def gang_of(self, order: StartOrder) -> Gang:
+        """The gang that a job stands for."""
+        key = order.workload.command[1] if len(order.workload.command) > 1 else ""
+        gang = self._gangs.load(key)
+        if gang is None or order.run.number >= len(gang.members):
+            raise EngineRefusalError(f"{order.run}: there is no gang of pods {key!r}")
+        return gang
+
+    def template(self, run: PodRun) -> Object | None:
+        """The user's pod that a run began as."""
+        gang = self._gangs.load(run.gang)
+        return gang.members[run.run.number] if gang is not None else None
+
+    def pod_for(self, run: PodRun, taken: set[str], create: Callable[[Object, PodRun], Object]) -> Object | None:
+        """An unbound pod for this run; None while its owner has made none. Refuses when there won't be any."""
+        gang = self._gangs.load(run.gang)
+        if gang is None:
+            raise EngineRefusalError(f"{run.run}: its gang of pods is no longer known")
+        number = run.run.number
+        marked = [pod for pod in self._ledger.waiting() if pods.run_of(pod, self._owner) == run.run]
+        candidates = marked or [
+            pod
+            for pod in self._ledger.waiting()
+            if self._fits(pod, gang, number) and pods.metadata(pod)["uid"] not in taken
+        ]
+        first = [pod for pod in candidates if pods.metadata(pod)["uid"] == gang.uids[number]]
+        # Another member's own pod is for that member.
+        others = [pod for pod in candidates if pods.metadata(pod)["uid"] not in gang.uids]
+        found = next(iter(first or others), None) or self._bound_already(run, gang)
+        if found is not None:
+            return found
+        if not gang.owned:
+            return create(successor(gang.members[number], run, self._owner), run)
+        return None
+
+    def _fits(self, pod: Object, gang: Gang, number: int) -> bool:
+        member = owners.membership(pod)
+        if member.key != gang.membership or pods.waits_for_a_gate(pod):
+            return False
+        return member.index == gang.indices[number] or not any(gang.indices[number])
+
+    def _bound_already(self, run: PodRun, gang: Gang) -> Object | None:
+        """The pod that an earlier engine bound before it could write that down."""
+        for (namespace, name), holding in self._ledger.holdings(run.node).items():
+            if holding.run == run.run and namespace == gang.namespace:
+                return self._client.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        return None
+
+    def out_of_patience(self, run: PodRun) -> bool:
+        """True when its owner has had time enough."""
+        return time.monotonic() > run.known_since + _PATIENCE
+
+    @staticmethod
+    def no_replacement(why: str) -> End:
+        """The end of a run that has no pod."""
+        return End(EndCause.EVICTED, detail=f"no pod took its place: {why}")
+
+    def clear_control(self, run: PodRun) -> None:
+        """Links the run's control directory to the one that the user's pod names, emptied of the last generation."""
+        gang = self._gangs.load(run.gang)
+        if gang is None or not gang.control_dir or run.control.is_symlink():
+            return
+        folder = contract_files.Path(gang.control_dir)
+        number = run.run.number
+        rank_files = [contract.acknowledgement_file(number), contract.progress_file(number)]
+        for name in [*rank_files, contract.directive_file(number), contract.REQUEST_FILE]:
+            (folder / name).unlink(missing_ok=True)
+        if run.control.exists() and not any(run.control.iterdir()):
+            run.control.rmdir()
+            run.control.symlink_to(folder)
+
+    # ---- disruption budgets
+
+    def check_budgets(self, gang: Sequence[Object]) -> None:
+        """Refuses when evicting all of these pods would violate a budget."""
+        if not gang:
+            return
+        namespace = pods.key_of(gang[0])[0]
+        path = self._client.path("policy", "poddisruptionbudgets", namespace)
+        if path is None:
+            return
+        for budget in self._client.list(path).items:
+            covered = sum(selects((budget.get("spec") or {}).get("selector"), pod) for pod in gang)
+            allowed = int((budget.get("status") or {}).get("disruptionsAllowed", 0))
+            if covered > allowed:
+                name = pods.key_of(budget)[1]
+                raise EngineRefusalError(
+                    f"PodDisruptionBudget {namespace}/{name} lets {allowed} pods be disrupted, a move takes {covered}"
+                )
+
+
+def selects(selector: Mapping[str, Any] | None, pod: Object) -> bool:
+    """Whether a label selector of Kubernetes selects a pod; none selects nothing, an empty one everything."""
+    if selector is None:
+        return False
+    labels = pods.metadata(pod).get("labels") or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_matches(each, labels) for each in _expressions(selector))
+
+
+def _expressions(selector: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    found: Iterable[Mapping[str, Any]] = selector.get("matchExpressions") or ()
+    return found
+
+
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = str(expression.get("key")), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False
