@@ -20,6 +20,12 @@ def open_engine(kind: str, arguments: list[str]) -> Engine:
         from compass_abs.engines.slurm import SlurmEngine
 
         return SlurmEngine(Path(arguments.pop(0)), configuration=Path(arguments.pop(0)))
+    if kind == "kubernetes":
+        from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings
+
+        root, kubeconfig, namespace = (arguments.pop(0) for _ in range(3))
+        client = Client.connect(kubeconfig=Path(kubeconfig))
+        return KubernetesEngine(Path(root), client, PodSettings(namespace=namespace, image="test"))
     if kind == "ray":
         from compass_abs.engines.ray import RayEngine
 

@@ -162,9 +162,9 @@ def _requesting(c: "Controller", entry: JobEntry, live: Live, migration: Migrati
     off = _off(c, entry, live, migration) or ("" if c.migrates else "migrations were paused")
     if off:
         return (None, "") if live.busy else (Signal.CALLED_OFF, off)
-    if entry.spec.checkpoint.mode is not CheckpointMode.SESSION:
-        return Signal.SAVED, ""
     result = live.results.get(EffectKind.REQUEST)
+    if entry.spec.checkpoint.mode is not CheckpointMode.SESSION:
+        return _consented(c, entry, live, views)
     if result is None or result.unavailable:
         request = CheckpointRequest(migration.id, AfterCheckpoint.HOLD)
         alive = [view for view in views if not view.ended]
@@ -178,6 +178,17 @@ def _requesting(c: "Controller", entry: JobEntry, live: Live, migration: Migrati
     if result.refused:
         return Signal.NOT_SAVED, result.refused
     return _acknowledged(c, entry, migration, views)
+
+
+def _consented(c: "Controller", entry: JobEntry, live: Live, views: Sequence[View]) -> tuple[Signal | None, str]:
+    """Nothing is asked of a job that can't answer; but somebody else may have a say."""
+    if Capability.CONSENT not in c.engine.capabilities:
+        return Signal.SAVED, ""
+    result = live.results.get(EffectKind.REQUEST)
+    if result is None or result.unavailable:
+        c.act(entry, live, EffectKind.REQUEST, [Call("consent", views[0].run, (views[0].run,))])
+        return None, ""
+    return (Signal.NOT_SAVED, result.refused) if result.refused else (Signal.SAVED, "")
 
 
 def _acknowledged(

@@ -27,7 +27,7 @@ _HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, sign
 #: What the platform says about this allocation, for the program to see.
 _ALLOCATION = ("SLURM_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 #: Who says which GPUs of the node these are.
-_INDICES = ("COMPASS_SLOTS", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
+_INDICES = ("COMPASS_SLOTS", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
 #: How often the request to end is looked for, in case its signal got lost.
 _LOOK_EVERY = 1.0
 #: How long an allocation is kept for the successor's request. Slurm's own scheduling round takes as long.
@@ -77,7 +77,9 @@ def become(order: Any) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir(order["workdir"])
         allocation = {name: value for name, value in os.environ.items() if name.startswith(_ALLOCATION)}
-        os.execvpe(order["command"][0], order["command"], {**order["environment"], **allocation})
+        # A container's environment is its image's and its pod's: the program is to find it.
+        given = dict(os.environ) if order.get("inherit") else {}
+        os.execvpe(order["command"][0], order["command"], {**given, **order["environment"], **allocation})
     except BaseException as error:
         sys.stderr.write(f"compass: can't start {order['command']!r}: {error}\n")
         sys.stderr.flush()

@@ -284,6 +284,8 @@ class Capability(StrEnum):
     """A held process can become a run of the next generation without leaving its node."""
     WARM_START = "warm-start"
     """Successors are forked from a standby process with the framework imported."""
+    CONSENT = "consent"
+    """Somebody else (a disruption budget) may forbid a move: `consent` is asked before anything is stopped."""
 
 
 @runtime_checkable
@@ -357,3 +359,10 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Lets go of threads and connections. What runs, runs on."""
+
+
+class ConsentingEngine(Engine, Protocol):
+    """One on whose platform others have a say in moves: an engine with `Capability.CONSENT`."""
+
+    def consent(self, run: RunId) -> None:
+        """Refuses when somebody forbids now that this run's gang is disturbed. Does nothing else."""

@@ -4,7 +4,9 @@ Objects are the dictionaries that the server sent, nothing of them left out: a p
 fields that this client has never heard of. Which version of an API is served is asked, not assumed.
 """
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -102,6 +104,9 @@ class Client:
             headers={"Accept": "application/json", "User-Agent": "compass-abs"},
         )
         self._lock = threading.Lock()
+        #: Sockets of watches that are under way.
+        self._watching: set[socket.socket] = set()
+        self._closing = False
         self._versions: dict[str, tuple[str, ...]] | None = None
         self._resources: dict[str, frozenset[str]] = {}
         #: Asked before anything is changed; raises when this process must not act (any more).
@@ -112,8 +117,17 @@ class Client:
         """A client of the cluster that kubectl would talk to."""
         return cls(find_access(context, kubeconfig))
 
+    def end_watches(self) -> None:
+        """Ends every watch, from whatever thread: those that follow one are told that it broke."""
+        with self._lock:
+            self._closing = True
+            for found in self._watching:
+                with contextlib.suppress(OSError):
+                    # Not the TLS layer's own shutdown: another thread is reading from that.
+                    socket.socket.shutdown(found, socket.SHUT_RDWR)
+
     def close(self) -> None:
-        """Lets go of the connections."""
+        """Lets go of the connections. Only once nobody follows a watch any more: see `end_watches`."""
         self._http.close()
 
     # ---- requests
@@ -168,15 +182,30 @@ class Client:
                 if answer.status_code >= 400:
                     answer.read()
                     self._check(answer, "GET", path)
-                for line in answer.iter_lines():
-                    if line:
-                        yield self._event(json.loads(line), path)
+                with self._interruptible(answer):
+                    for line in answer.iter_lines():
+                        if line:
+                            yield self._event(json.loads(line), path)
         except ApiError as error:
             if error.code == _GONE:
                 raise GoneError(str(error)) from None
             raise
         except (httpx.HTTPError, ValueError) as error:
             raise EngineUnavailableError(f"watch of {path}: {_said(error)}") from None
+
+    @contextlib.contextmanager
+    def _interruptible(self, answer: httpx.Response) -> Iterator[None]:
+        """While this lasts, `end_watches` breaks the connection."""
+        connection = answer.extensions["network_stream"].get_extra_info("socket")
+        with self._lock:
+            if self._closing:
+                raise EngineUnavailableError("the client is being closed")
+            self._watching.add(connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watching.discard(connection)
 
     @staticmethod
     def _event(value: Object, path: str) -> WatchEvent:

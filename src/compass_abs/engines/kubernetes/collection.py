@@ -44,6 +44,11 @@ class Collection:
         with self._lock:
             return self._objects.get((namespace, name))
 
+    @property
+    def listed(self) -> bool:
+        """True once everything was seen."""
+        return self._listed.is_set()
+
     def check(self, seconds: float = 30.0) -> None:
         """Waits for the first list. Raises `EngineUnavailableError` when what we have is stale."""
         if not self._listed.wait(seconds):
@@ -61,8 +66,9 @@ class Collection:
         self._tell("MODIFIED", obj)
 
     def close(self) -> None:
-        """Stops following; the thread ends when its connection does."""
+        """Stops following. The client's watches must have been ended."""
         self._closing.set()
+        self._thread.join(60.0)
 
     # ---- following
 
@@ -89,9 +95,6 @@ class Collection:
                 if pause >= _RETRY_MOST / 2:
                     # A server that was restored from a backup counts versions anew.
                     version = ""
-            except RuntimeError:
-                # The client was closed under us.
-                return
 
     def _list(self) -> str:
         listing = self._client.list(self._path)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -53,6 +52,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
     capabilities = frozenset({Capability.REJOIN, Capability.CONSENT})
 
     def __init__(self, root: Path, client: Client, settings: PodSettings | None = None) -> None:
+        """The client becomes the engine's: it is closed with it."""
         super().__init__(root, PodRun)
         self.client = client
         self.settings = settings or PodSettings()
@@ -174,6 +174,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
     def start(self, order: StartOrder) -> None:
         """Makes the instance's pod and binds it; of users' gangs, binds the user's pod, or its successor."""
         contract_files.checked_job_id(order.run.job_id)
+        self.client.guard()
         with self._lock:
             known = self._runs.get(order.run)
             if known is not None and (known.bound or not known.alive):
@@ -321,6 +322,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     def request_checkpoint(self, run: RunId, request: CheckpointRequest) -> None:
         """Writes the request, unless the move would violate somebody's disruption budget."""
+        self.client.guard()
         self.consent(run)
         super().request_checkpoint(run, request)
 
@@ -338,6 +340,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     def stop(self, run: RunId, grace: float) -> None:
         """Asks it to end: by its supervisor, or by evicting the user's pod."""
+        self.client.guard()
         with self._lock:
             found = self._runs.get(run)
             if found is None or not found.alive:
@@ -364,6 +367,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     def kill(self, run: RunId) -> None:
         """Ends it now."""
+        self.client.guard()
         with self._lock:
             found = self._runs.get(run)
             if found is None or not found.alive:
@@ -381,6 +385,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     def forget(self, run: RunId) -> None:
         """Drops the run and its pod; its log and the job's checkpoints stay. A user's pod stays, too."""
+        self.client.guard()
         with self._lock:
             found = self._runs.get(run)
             if found is None or found.alive:
@@ -414,18 +419,19 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     def _log(self, run: PodRun, **parameters: int) -> bytes:
         pod = self.pods.get(run.namespace, run.pod)
-        containers = ((pod or {}).get("spec") or {}).get("containers") or ({},)
-        chosen = {"container": str(containers[0]["name"])} if containers[0].get("name") else {}
+        containers = pods.containers_of(pod) if pod is not None else ()
+        chosen = {"container": str(containers[0]["name"])} if containers else {}
         return self.client.text(f"{pod_path(run.namespace, run.pod)}/log", **chosen, **parameters)
 
     def close(self) -> None:
         """Stops watching; the pods run on."""
         self._closing.set()
         self._wake.set()
+        self._thread.join(60.0)
+        self.client.end_watches()
         self.nodes.close()
         self.pods.close()
         self.client.close()
-        self._thread.join(60.0)
 
     # ---- watching
 
@@ -478,10 +484,3 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
             else:
                 if not run.pod and self._users.out_of_patience(run):
                     run.finish(self._users.no_replacement("its owner has made no pod"))
-
-
-def state_folder(folder: Path) -> Path:
-    """The folder, fit to be mounted: pods may run as other users."""
-    folder.mkdir(parents=True, exist_ok=True)
-    os.chmod(folder, 0o755)  # noqa: PTH101
-    return folder

@@ -1,7 +1,7 @@
 """Who made a pod, and how many pods its gang has: Jobs, JobSets, PyTorchJobs, TrainJobs, and plain pods.
 
-A pod tells most by its labels, annotations and environment. What it can't tell (the parallelism of its Job) is read from
-its owner; where that isn't allowed, or the owner's kind isn't served, the pod's own account has to do.
+A pod tells most by its labels, annotations and environment. What it can't tell (the parallelism of its Job) is read
+from its owner; where that isn't allowed, or the owner's kind isn't served, the pod's own account has to do.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Membership(NamedTuple):
     #: Kind, name and uid of what makes its pods anew when they go; empty for plain pods.
     owner: tuple[str, str, str]
     #: What tells its members apart, in the order of their ranks.
-    index: tuple[str, ...]
+    marks: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -76,7 +76,7 @@ def order_of(pod: Object) -> tuple[Any, ...]:
     """Sorts the members of a gang as their ranks are: masters first, numbers as numbers."""
     _, name = pods.key_of(pod)
     parts = []
-    for part in membership(pod).index:
+    for part in membership(pod).marks:
         parts.append((0 if part in ("master", "launcher") else 1, int(part) if part.isdigit() else -1, part))
     return (*parts, len(name), name)
 

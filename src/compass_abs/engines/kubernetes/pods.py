@@ -64,21 +64,27 @@ def is_deleted(pod: Object) -> bool:
     return bool(metadata(pod).get("deletionTimestamp"))
 
 
-def _containers(pod: Object) -> Sequence[Mapping[str, Any]]:
+def containers_of(pod: Object) -> Sequence[Mapping[str, Any]]:
+    """Its containers, as it asks for them."""
+    found: Sequence[Mapping[str, Any]] = (pod.get("spec") or {}).get("containers") or ()
+    return found
+
+
+def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:
     found: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or ()
     return found
 
 
 def is_running(pod: Object) -> bool:
     """True when all of its containers have been started."""
-    return phase_of(pod) == "Running" and any((each.get("state") or {}).get("running") for each in _containers(pod))
+    return phase_of(pod) == "Running" and any((each.get("state") or {}).get("running") for each in _statuses(pod))
 
 
 def is_over(pod: Object) -> bool:
     """True when its processes are gone: then its GPUs are free, however long the object stays."""
     if phase_of(pod) in ("Succeeded", "Failed"):
         return True
-    states = [each.get("state") or {} for each in _containers(pod)]
+    states = [each.get("state") or {} for each in _statuses(pod)]
     return is_deleted(pod) and bool(states) and all("terminated" in state for state in states)
 
 
@@ -112,6 +118,6 @@ def end_of(pod: Object, *, asked: bool) -> End:
 
 def _worst(pod: Object) -> Mapping[str, Any] | None:
     """The state of the container that failed, or of the first that ended."""
-    ends = [end for each in _containers(pod) if (end := (each.get("state") or {}).get("terminated"))]
+    ends = [end for each in _statuses(pod) if (end := (each.get("state") or {}).get("terminated"))]
     failed = [end for end in ends if int(end.get("exitCode", 0))]
     return next(iter(failed or ends), None)

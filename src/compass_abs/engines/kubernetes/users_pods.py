@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from compass_abs.engines import contract_files
 from compass_abs.engines.kubernetes import owners, pods
 from compass_abs.engines.kubernetes.client import Client, Object
 from compass_abs.engines.kubernetes.gangs import Gang, GangStore
@@ -63,7 +63,7 @@ class UsersPods:
         member = owners.membership(pod)
         if member.key != gang.membership or pods.waits_for_a_gate(pod):
             return False
-        return member.index == gang.indices[number] or not any(gang.indices[number])
+        return member.marks == gang.indices[number] or not any(gang.indices[number])
 
     def _bound_already(self, run: PodRun, gang: Gang) -> Object | None:
         """The pod that an earlier engine bound before it could write that down."""
@@ -84,14 +84,14 @@ class UsersPods:
     def clear_control(self, run: PodRun) -> None:
         """Links the run's control directory to the one that the user's pod names, emptied of the last generation."""
         gang = self._gangs.load(run.gang)
-        if gang is None or not gang.control_dir or run.control.is_symlink():
+        if gang is None or not gang.control_dir:
             return
-        folder = contract_files.Path(gang.control_dir)
+        folder = Path(gang.control_dir)
         number = run.run.number
         rank_files = [contract.acknowledgement_file(number), contract.progress_file(number)]
         for name in [*rank_files, contract.directive_file(number), contract.REQUEST_FILE]:
             (folder / name).unlink(missing_ok=True)
-        if run.control.exists() and not any(run.control.iterdir()):
+        if run.control.exists() and not run.control.is_symlink() and not any(run.control.iterdir()):
             run.control.rmdir()
             run.control.symlink_to(folder)
 
