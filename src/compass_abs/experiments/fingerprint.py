@@ -4,19 +4,24 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 #: Rooms whose code decides what comes out of a run.
-_ROOMS = ("model", "fragmentation", "planner", "schedulers", "queues", "simulation", "traces")
+_ROOMS = ("model", "topology", "fragmentation", "planner", "schedulers", "queues", "simulation", "traces")
+#: Libraries whose releases could change a result: exact programs, and random numbers.
+_LIBRARIES = ("highspy", "numpy")
 
 
 @cache
 def code_version() -> str:
-    """Changes whenever a file does that could change a result."""
+    """Changes whenever a file or a library does that could change a result."""
     root = Path(str(files("compass_abs")))
     digest = sha256()
+    for library in _LIBRARIES:
+        digest.update(f"{library} {version(library)}".encode())
     for room in _ROOMS:
         for path in sorted((root / room).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
