@@ -85,8 +85,8 @@ class Row:
     seconds: float = 0.0
 
     def mean(self, metric: str) -> float:
-        """The mean of a metric over the days."""
-        return mean(getattr(summary, metric) for summary in self.summaries)
+        """The mean of a metric over the days that have it: AFR and AGU need somebody to wait."""
+        return mean(value for summary in self.summaries if (value := getattr(summary, metric)) is not None)
 
 
 def run(trace: Trace, number: int, choice: str, queue: str = "fifo") -> tuple[Summary, float]:

@@ -14,6 +14,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 from statistics import mean
 
@@ -124,7 +125,8 @@ def show(rows: Rows) -> None:
                 jobs = sum(int(a["jobs"]) for a, _ in both)
                 moves = sum(float(a["migrations_per_job"]) * int(a["jobs"]) for a, _ in both) / jobs
                 still = sum(float(a["disrupted_gpu_seconds"]) for a, _ in both) / jobs
-                afr, agu = (mean(float(a[metric]) for a, _ in both) for metric in ("afr", "agu"))
+                # A day on which nobody ever waited has neither.
+                afr, agu = (mean(float(a[metric]) for a, _ in both if a[metric]) for metric in ("afr", "agu"))
                 print(
                     f"{name:36}{mean(over):8.3f}{max(over):8.3f}{afr:9.5f}{agu:9.5f}{moves:11.4f}{still:11.3f}{len(both):6}"
                 )
@@ -159,10 +161,9 @@ def first(
             if other != BOUND and not other.startswith(OURS) and other not in left_out
         ]
         if name in found and rivals:
-            own = sign * float(found[name][metric])
-            # A day on which nobody ever waited has no peak, and with it no AGU to compare.
-            peakless = metric == "agu" and float(found[name][metric]) == 0.0
-            wins.append(peakless or own <= min(sign * float(row[metric]) for row in rivals) + slack)
+            # On a day on which nobody ever waits there is no peak, and nothing better than that.
+            own, *others = (sign * float(row[metric] or -sign * inf) for row in (found[name], *rivals))
+            wins.append(own <= min(others) + slack)
     return 100 * mean(wins) if wins else float("nan")
 
 

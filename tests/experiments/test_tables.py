@@ -60,6 +60,12 @@ def test_table_of_means_weighs_each_day_the_same(result: StudyResult) -> None:
         assert row["ajct"] == pytest.approx(mean(own))
 
 
+def test_mean_of_a_metric_is_over_the_days_that_have_it() -> None:
+    frame = runs((1, "us", None, 100.0, None, 1.0), (2, "us", 0.1, 100.0, 0.8, 1.0), (3, "us", 0.3, 100.0, 0.9, 1.0))
+    found = means(frame, ["scheduler"], ["afr", "agu", "ajct"])
+    assert (found["afr"][0], found["agu"][0], found["ajct"][0]) == pytest.approx((0.2, 0.85, 100))
+
+
 def test_error_bars_are_standard_errors_of_the_mean(result: StudyResult) -> None:
     found = means(result.runs, ["scheduler"], ["afr"]).filter(pl.col("scheduler") == "gfs")
     own = [r["afr"] for r in result.runs.iter_rows(named=True) if r["scheduler"] == "gfs"]
@@ -71,7 +77,7 @@ def test_table_of_an_unknown_column_is_refused(result: StudyResult) -> None:
         means(result.runs, ["scheduler"], ["speed"])
 
 
-def runs(*rows: tuple[int, str, float, float, float, float]) -> pl.DataFrame:
+def runs(*rows: tuple[int, str, float | None, float, float | None, float]) -> pl.DataFrame:
     """Day, scheduler, AFR, AJCT, AGU and ρ of runs that nobody had to make."""
     same = {"trace": "t", "eta": 0.9, "nodes": 9, "queue": "fifo", "cost": 8.0, "pinned": 0.0}
     return pl.DataFrame(
@@ -98,6 +104,17 @@ def test_ranking_counts_firsts_ties_and_buckets() -> None:
     assert rows[2].first == {"afr": 1, "ajct": 0, "agu": 1}
     assert rows[-1].first == {"afr": 2, "ajct": 2, "agu": 2}
     assert rows[-1].share("agu") == pytest.approx(2 / 3)
+
+
+def test_ranking_puts_nobody_before_a_scheduler_under_whom_nobody_waits() -> None:
+    frame = runs(
+        (1, "us", None, 100.0, None, 1.0), (1, "them", 0.1, 101.0, 0.99, 1.0),
+        (2, "us", 0.0, 100.0, 0.99, 1.0), (2, "them", None, 99.0, None, 1.0),
+        (3, "us", None, 100.0, None, 1.0), (3, "them", None, 100.0, None, 1.0),
+    )  # fmt: skip
+    total = ranking(frame, RankingSpec(name="r", subject="us"))[-1]
+    assert total.first == {"afr": 2, "ajct": 2, "agu": 2}
+    assert total.alone == {"afr": 1, "ajct": 1, "agu": 1}
 
 
 def test_ranking_leaves_out_days_on_which_somebody_of_the_field_did_not_run() -> None:

@@ -46,6 +46,13 @@ def test_waiting_for_gpus_is_blocked_by_capacity() -> None:
     assert (summary.blocked_capacity, summary.blocked_fragmentation, summary.agu) == (60, 0, 1)
 
 
+def test_averages_over_waiting_do_not_exist_where_nobody_waits() -> None:
+    summary = simulate([Job("a", 1, 8, 0, 100)], scheduler_on(1))
+    assert (summary.peak_seconds, summary.afr, summary.agu) == (0, None, None)
+    assert summary.as_dict()["agu"] is None
+    assert not {"afr", "agu"} & summary.measured().keys()
+
+
 def test_why_the_head_waits_is_what_the_head_was_told() -> None:
     # The head lacks GPUs; the one behind it, tried in the same pass, is held by a rule.
     class HoldsSmall(BestFit):
@@ -112,8 +119,8 @@ def test_metrics_equal_the_integrals_of_the_recorded_series(jobs: list[Job], see
             fragmentation += span * avoidable / 4
             used_area += span * sum(loads) / 32
     assert summary.peak_seconds == pytest.approx(peak / 1e6)
-    assert summary.afr == pytest.approx(fragmentation / peak if peak else 0)
-    assert summary.agu == pytest.approx(used_area / peak if peak else 0)
+    assert summary.afr == (pytest.approx(fragmentation / peak) if peak else None)
+    assert summary.agu == (pytest.approx(used_area / peak) if peak else None)
     assert summary.wcc_coverage == pytest.approx(covered / horizon if horizon else 1)
     assert summary.max_n_sif == most
     blocked = summary.blocked_capacity + summary.blocked_fragmentation + summary.blocked_policy

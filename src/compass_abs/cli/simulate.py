@@ -116,6 +116,8 @@ def _print(workload: "Workload", setup: "Setup", summary: "Summary", over: dict[
         return f"{over[name]:.4f} × the bound" if name in over else ""
 
     s = summary
+    afr = "–" if s.afr is None else f"{s.afr:.4f}"
+    agu = "–" if s.agu is None else percent(s.agu, "")
     rows = [
         ("AJCT, average completion", f"{s.ajct:,.1f} s", ratio("ajct")),
         ("completion p50", duration(s.jct_p50), ratio("jct_p50")),
@@ -124,8 +126,8 @@ def _print(workload: "Workload", setup: "Setup", summary: "Summary", over: dict[
         ("waiting, mean", f"{s.queueing_mean:,.1f} s", ratio("queueing_mean")),
         ("waiting p95", duration(s.queueing_p95), ""),
         ("waiting p99", duration(s.queueing_p99), ""),
-        ("AFR, average fragmentation", f"{s.afr:.4f}", f"most avoidable partial nodes: {s.max_n_sif}"),
-        ("AGU, average GPU use", percent(s.agu, ""), f"in the {duration(s.peak_seconds)} that somebody waits"),
+        ("AFR, average fragmentation", afr, f"most avoidable partial nodes: {s.max_n_sif}"),
+        ("AGU, average GPU use", agu, f"in the {duration(s.peak_seconds)} that somebody waits"),
         ("blocked by fragmentation", duration(s.blocked_fragmentation), "enough GPUs free for the head, scattered"),
         ("blocked by capacity", duration(s.blocked_capacity), ""),
         ("WCC coverage (ρ)", percent(s.wcc_coverage, ""), "composition condition held"),

@@ -108,7 +108,7 @@ def _replay(jobs: Sequence[dict[str, Any]], scheduler: str, pause: float) -> Mea
     name, parameters = parse_choice(scheduler)
     state = ClusterState(NODES, CAPACITY)
     summary = simulate(recorded, make_scheduler(name, state, **parameters), cost=PaperCost(pause))
-    return Measures(summary.ajct, summary.afr, summary.agu, summary.migrations)
+    return Measures(summary.ajct, summary.afr or 0.0, summary.agu or 0.0, summary.migrations)
 
 
 def _service(job: dict[str, Any]) -> float:

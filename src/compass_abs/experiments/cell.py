@@ -1,7 +1,7 @@
 """One run of a study: a day, a cluster, a scheduler."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from compass_abs.experiments.fingerprint import code_version, fingerprint
@@ -89,7 +89,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     started = time.perf_counter()
     summary = simulation.run()
     seconds = time.perf_counter() - started
-    result: dict[str, Any] = {"summary": asdict(summary), "nodes": nodes, "seconds": seconds}
+    result: dict[str, Any] = {"summary": summary.as_dict(), "nodes": nodes, "seconds": seconds}
     for meter in meters:
         result["window"] = meter.summary()
         result["series"] = meter.series()

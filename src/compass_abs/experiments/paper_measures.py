@@ -98,7 +98,8 @@ def _field_band(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[s
 def _below_bound(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
     import polars as pl
 
-    frame = _runs(row, known).filter(pl.col("scheduler") == content["subject"])
+    # Without anybody waiting there is no AFR.
+    frame = _runs(row, known).filter(pl.col("scheduler") == content["subject"], pl.col("afr").is_not_null())
     kept = frame.filter(pl.col("afr") < 2 / pl.col("nodes"))
     return f"{len(kept)} of {len(frame)}"
 

@@ -1,11 +1,13 @@
 """How often a scheduler is first, by how much of the day the workload composition condition held (Table 3).
 
 A (day, η) pair counts for a scheduler in a metric when nobody in the field is better. Ties count for all who tie:
-values are equal when they differ by less than a part in a billion. `alone` counts the pairs without a tie.
+values are equal when they differ by less than a part in a billion. `alone` counts the pairs without a tie. Nothing is
+better in AFR and AGU than that nobody ever waits.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from compass_abs.experiments.errors import StudyError
@@ -85,11 +87,18 @@ def _field(frame: "polars.DataFrame", spec: RankingSpec) -> list[str]:
 
 
 def _place(metric: str, own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int:
-    sign = -1.0 if metric in _HIGHER_IS_BETTER else 1.0
-    mine = sign * own[metric]
-    best = min((sign * other[metric] for other in others), default=float("inf"))
-    margin = _EQUAL * max(abs(mine), 1e-6)
+    mine = _badness(metric, own)
+    best = min((_badness(metric, other) for other in others), default=inf)
+    margin = _EQUAL * max(abs(mine), 1e-6) if isfinite(mine) else 0.0
     return 2 if mine < best - margin else 1 if mine <= best + margin else 0
+
+
+def _badness(metric: str, run: Mapping[str, Any]) -> float:
+    """The metric, such that less is better."""
+    value = run[metric]
+    if value is None:
+        return -inf
+    return -value if metric in _HIGHER_IS_BETTER else float(value)
 
 
 def _buckets(lower_ends: Sequence[float]) -> list[tuple[str, float, float]]:

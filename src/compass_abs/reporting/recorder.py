@@ -77,4 +77,4 @@ class ReportRecorder(Observer):
         """What was seen, with the metrics that came out."""
         series = {key: StepSeries(self._times, values) for key, values in self._steps.items()}
         events = self._events if self._placed else []
-        return RunView(scheduler, summary.as_dict(), series, events, settings or {}, label)
+        return RunView(scheduler, summary.measured(), series, events, settings or {}, label)

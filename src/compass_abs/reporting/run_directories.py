@@ -103,7 +103,7 @@ def _run(name: str, result: Result, number: dict[str, int]) -> RunView:
     known = RunView(scheduler, {}).title
     return RunView(
         scheduler,
-        result.summary.as_dict(),
+        result.summary.measured(),
         _series(result.timeseries, int(setup["capacity"])),
         _events(result.events, number),
         {key: str(value) for key, value in setup["parameters"].items()},

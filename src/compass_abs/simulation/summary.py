@@ -28,10 +28,10 @@ class Summary:
     service_mean: float
     #: Migration delay: pauses, and waiting for GPUs that are still being vacated.
     delay_mean: float
-    #: Average fragmentation rate: SIF averaged over the time in which somebody waits.
-    afr: float
-    #: Average GPU utilisation over the time in which somebody waits.
-    agu: float
+    #: Average fragmentation rate: SIF averaged over the time in which somebody waits; None where nobody ever does.
+    afr: float | None
+    #: Average GPU utilisation over the time in which somebody waits; None where nobody ever does.
+    agu: float | None
     #: GPUs held over GPUs there were, over the whole horizon.
     utilisation: float
     #: How long somebody waited (|T_peak|).
@@ -60,6 +60,10 @@ class Summary:
     #: GPUs × time that gangs held them.
     delivered_gpu_seconds: float
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, float | None]:
         """Every metric by its name."""
         return asdict(self)
+
+    def measured(self) -> dict[str, float]:
+        """Every metric that has a value, by its name."""
+        return {name: value for name, value in self.as_dict().items() if value is not None}
