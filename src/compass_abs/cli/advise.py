@@ -27,6 +27,9 @@ def advise(
     alive: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Touched after each look that succeeded, for probes.")
     ] = None,
+    lease_seconds: Annotated[
+        float, typer.Option(min=3.0, help="After so long without a word from one another takes its place.")
+    ] = 15.0,
     gpu_resource: GpuResource = None,
     gpu_label: GpuLabel = None,
     pool_label: PoolLabel = None,
@@ -42,7 +45,7 @@ def advise(
     from compass_abs.audit.audit import AuditOptions, Movability
     from compass_abs.engines.kubernetes.adviser import Adviser
     from compass_abs.engines.kubernetes.client import Client
-    from compass_abs.engines.kubernetes.lease import Leadership, who_am_i
+    from compass_abs.engines.kubernetes.lease import Leadership, Terms, who_am_i
     from compass_abs.engines.kubernetes.recommendations import Board
 
     over = threading.Event()
@@ -52,7 +55,8 @@ def advise(
     me = identity or who_am_i()
     with closing(Client.connect(context or None)) as client, closing(Client.connect(context or None)) as electing:
         place = namespace or client.namespace
-        leadership = Leadership(electing, place, "compass-abs-adviser", me, lost=over.set)
+        terms = Terms.lasting(lease_seconds)
+        leadership = Leadership(electing, place, "compass-abs-adviser", me, terms, lost=over.set)
         client.guard = leadership.check
         if not leadership.acquire(over, lambda holder: typer.echo(f"compass: waits for {holder}", err=True)):
             return
@@ -64,4 +68,5 @@ def advise(
             lost = not leadership.leads
             leadership.release()
         if lost:
+            typer.echo(f"compass: {me} has lost its lease; another one leads by now", err=True)
             raise typer.Exit(1)

@@ -42,6 +42,11 @@ class Terms:
     #: Between two attempts.
     retry: float = 2.0
 
+    @classmethod
+    def lasting(cls, seconds: float) -> "Terms":
+        """These proportions, for another duration."""
+        return cls(seconds, seconds * 2 / 3, seconds * 2 / 15)
+
     def __post_init__(self) -> None:
         if not 0 < self.retry < self.deadline < self.duration:
             raise CompassError(
