@@ -145,24 +145,26 @@ def fits_repacked(state: ClusterState, job: Job) -> bool:
         demand = state.demand.copy()
         demand[job.gpus] += job.instances
         return minimum_used(demand, state.capacity) <= state.available_nodes
+    demands = demand_by_level(state)
+    level, units = state.topology.demand(job.gpus)
+    demands[level][units] += job.instances
+    return fewest_used_by_level(state, demands)[-1] <= len(state.nodes) // state.topology.panels_per_domain
+
+
+def demand_by_level(state: DomainState) -> list[list[int]]:
+    """Running instances by the level they live on, and by size in members of it."""
     topology = state.topology
-    demands = [[0] * (state.capacity + 1), *([0] * (level.usable + 1) for level in topology.levels)]
-    demands[0][:] = state.demand
-    for running in [*state.whole.values(), job]:
-        level, units = topology.demand(running.gpus)
-        if level:
-            demands[level][units] += running.instances
-            if running is not job:
-                demands[0][state.capacity] -= running.instances * topology.panels_of(running.gpus)
-        else:
-            demands[0][units] += running.instances
-    return minimum_domains(state, demands) <= len(state.nodes) // topology.panels_per_domain
+    demands = [state.demand.copy(), *([0] * (level.usable + 1) for level in topology.levels)]
+    for job in state.whole.values():
+        level, units = topology.demand(job.gpus)
+        demands[level][units] += job.instances
+        demands[0][state.capacity] -= job.instances * topology.panels_of(job.gpus)
+    return demands
 
 
-def minimum_domains(state: DomainState, demands: list[list[int]]) -> int:
-    """The fewest of the largest domains that hold this demand, by level and size."""
-    units = minimum_used_at(demands[0], state.capacity)
+def fewest_used_by_level(state: DomainState, demands: list[list[int]]) -> list[int]:
+    """The fewest panels that hold what lives on panels, and of each level of domains the fewest that hold the rest."""
+    fewest = [minimum_used_at(demands[0], state.capacity)]
     for level, demand in zip(state.topology.levels, demands[1:], strict=True):
-        demand[1] += units
-        units = minimum_used_at(demand, level.usable)
-    return units
+        fewest.append(minimum_used_at([0, demand[1] + fewest[-1], *demand[2:]], level.usable))
+    return fewest

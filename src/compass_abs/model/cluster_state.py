@@ -206,13 +206,14 @@ class ClusterState:
 
         All or nothing. The second way is for the rare swap that no node has scratch space for.
         """
-        if self._fit_in_order(moves):
+        if self.fits_in_order(moves):
             for move in moves:
                 self.move(move.instance, move.target)
         else:
             self._exchange(moves)
 
-    def _fit_in_order(self, moves: Sequence[Migration]) -> bool:
+    def fits_in_order(self, moves: Sequence[Migration]) -> bool:
+        """Whether these moves can happen one after the other."""
         free: dict[int, int] = {}
         at: dict[Instance, int] = {}
         for instance, _, target, *_ in moves:

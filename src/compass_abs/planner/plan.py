@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import inf
 
-from compass_abs.fragmentation import minimum_used
+from compass_abs.fragmentation.arc_flow import minimum_used_at
 from compass_abs.model import Cause, ClusterState, CompassError, Job, NodeStatus
 from compass_abs.planner import exact
 from compass_abs.planner.carry_out import carry_out
@@ -99,7 +99,7 @@ def _shortage(state: ClusterState, request: Request) -> Impossible | None:
     if wanted > free:
         detail = f"{wanted} GPUs wanted, {free} free, {wanted - free} short"
         return Impossible(Obstacle.CAPACITY, detail, {"wanted": wanted, "free": free, "short": wanted - free})
-    needed = minimum_used(demand, state.capacity)
+    needed = minimum_used_at(demand, state.capacity)
     if needed > nodes:
         detail = f"{wanted} of {free} free GPUs wanted, but everything together needs {needed} nodes of {nodes}"
         numbers = {"wanted": wanted, "free": free, "nodes_needed": needed, "nodes": nodes}
@@ -143,6 +143,8 @@ def _solve_exactly(
     problem: Problem,
     best: tuple[Problem, Solution] | None,
 ) -> tuple[Problem, Solution] | Infeasible:
+    if not limits.branches:
+        return best or Infeasible(proven=False)
     smaller, sure = prune(problem, inf if best is None else best[1].cost)
     found = exact.solve(smaller, limits.branches)
     bound = 0.0

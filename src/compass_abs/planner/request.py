@@ -46,7 +46,7 @@ class Limits:
     #: Most instances that may move; None for any number.
     moves: int | None = None
     #: Branch-and-bound nodes after which the exact program settles for its best plan and its bound. A number of
-    #: nodes, not of seconds, so that every machine finds the same plan.
+    #: nodes, not of seconds, so that every machine finds the same plan. 0 leaves the exact program out.
     branches: int = 20_000
 
 

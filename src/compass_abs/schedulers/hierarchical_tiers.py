@@ -125,7 +125,8 @@ class Tier(Housing):
 
     def _new_unit(self, *, movable: bool) -> Job:
         self._units += 1
-        return Job(f"unit {self._units}", 1, 1, movable=movable)
+        # A user's job of the same name would live in the same state.
+        return Job(f"\0unit {self._units}", 1, 1, movable=movable)
 
     # ---- gangs whose instances are larger than a member
 

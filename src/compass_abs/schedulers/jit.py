@@ -12,7 +12,7 @@ from compass_abs.model import (
     NodeStatus,
     Verdict,
 )
-from compass_abs.planner import Drain, Effort, Impossible, Limits, Obstacle, Plan, Room, Tidy, plan
+from compass_abs.planner import Costs, Drain, Effort, Impossible, Limits, Obstacle, Plan, Room, Tidy, plan
 from compass_abs.planner.allowance import Allowance, Denial
 from compass_abs.planner.ledger import Ledger
 from compass_abs.planner.policy import Objective, Policy, Tidiness
@@ -68,8 +68,9 @@ class CompassJit(Scheduler):
             }
         )
         self.ledger = Ledger()
-        self._draining: list[int] = []
         self._orders = [range(gpus, state.capacity + 1) for gpus in range(state.capacity + 1)]
+        self._draining: list[int] = []
+        self.rebuild()
 
     @classmethod
     def under(cls, state: ClusterState, policy: Policy) -> "CompassJit":
@@ -84,7 +85,7 @@ class CompassJit(Scheduler):
         """Starts the job where it fits best, or moves what keeps it from fitting, or says why it must wait."""
         state = self.state
         state.check_job(job)
-        nodes = choose_nodes(state, job.gpus, job.instances, self._orders[job.gpus])
+        nodes = self.choose(job)
         if nodes is not None:
             decision = self.start(job, nodes)
         else:
@@ -122,12 +123,26 @@ class CompassJit(Scheduler):
         """Finds the nodes that are being drained."""
         self._draining = [node.index for node in self.state.nodes if node.status is NodeStatus.DRAINING]
 
+    # ---- what another shape of cluster answers differently
+
+    def choose(self, job: Job) -> list[int] | None:
+        """The nodes for a job where it fits as it is: those with the fewest free GPUs that suffice."""
+        return choose_nodes(self.state, job.gpus, job.instances, self._orders[job.gpus])
+
+    def plan_room(self, job: Job, allowance: Allowance, limits: Limits) -> Plan | Impossible:
+        """The cheapest moves that make room for a job that doesn't fit as it is."""
+        return plan(self.state, Room(job.instances, job.gpus), allowance, limits, self.policy.effort)
+
+    def charges(self, allowance: Allowance) -> Costs:
+        """What moves cost that nobody waits for."""
+        return allowance
+
     # ---- a blocked head
 
     def _make_room(self, job: Job, situation: Situation) -> Decision:
-        allowance, room = self._allowance(situation), Room(job.instances, job.gpus)
+        allowance = self._allowance(situation)
         limit = allowance.moves()
-        outcome = plan(self.state, room, allowance, Limits(moves=limit), self.policy.effort)
+        outcome = self.plan_room(job, allowance, Limits(moves=limit))
         if isinstance(outcome, Impossible):
             return self._refuse(job, outcome, allowance)
         denial = self._denial(job, outcome, allowance, situation)
@@ -164,7 +179,7 @@ class CompassJit(Scheduler):
         if not wanted:
             return None
         cost = allowance.disruption(outcome.moves, self._running_jobs())
-        fits = self._fits_by_itself(job, situation)
+        fits = self.fits_by_itself(job, situation)
         wait = fits - situation.now if fits is not None else job.duration
         if wait is None or wait * job.total_gpus >= wanted * cost:
             return None
@@ -174,7 +189,7 @@ class CompassJit(Scheduler):
         )
         return Denial(text, fits)
 
-    def _fits_by_itself(self, job: Job, situation: Situation) -> float | None:
+    def fits_by_itself(self, job: Job, situation: Situation) -> float | None:
         """When enough running jobs will have ended for this one to fit without a move; None when that isn't known."""
         state, gpus = self.state, job.gpus
         free: dict[int, int] = {}
@@ -216,7 +231,7 @@ class CompassJit(Scheduler):
         best: Plan | None = None
         target = low
         while low < high:
-            outcome = plan(state, Tidy(target), allowance, Limits(moves=limit), self.policy.effort)
+            outcome = plan(state, Tidy(target), self.charges(allowance), Limits(moves=limit), self.policy.effort)
             if isinstance(outcome, Plan) and (limit is None or len(outcome.moves) <= limit):
                 best, high = outcome, target
             else:
@@ -237,7 +252,7 @@ class CompassJit(Scheduler):
         limit = allowance.moves()
         if allowance.closed() is not None:
             return ()
-        outcome = plan(self.state, Drain((index,)), allowance, Limits(moves=limit), self.policy.effort)
+        outcome = plan(self.state, Drain((index,)), self.charges(allowance), Limits(moves=limit), self.policy.effort)
         if isinstance(outcome, Impossible) or (limit is not None and len(outcome.moves) > limit):
             return ()
         self._carry_out(outcome.moves, allowance)
@@ -251,7 +266,11 @@ class CompassJit(Scheduler):
     def _running_jobs(self) -> dict[str, Job]:
         return {job_id: gang.job for job_id, gang in self.state.gangs.items()}
 
+    def carry_out(self, moves: tuple[Migration, ...]) -> None:
+        """Moves these."""
+        self.state.move_all(moves)
+
     def _carry_out(self, moves: tuple[Migration, ...], allowance: Allowance) -> None:
         if moves:
-            self.state.move_all(moves)
+            self.carry_out(moves)
             self.ledger.add(allowance.entry(moves, self._running_jobs()))

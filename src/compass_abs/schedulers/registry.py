@@ -69,6 +69,7 @@ _BUILT_IN = (
         preset={"fillers": "whole-instances"},
         summary="Appendix D as printed: only whole-panel instances fill domains, and no bound holds.",
     ),
+    Entry("hierarchical-jit", _ours("hierarchical_jit", "HierarchicalJit")),
     Entry("hierarchical-best-fit", _ours("hierarchical_baselines", "DomainBestFit")),
     Entry("tightest-rack", _ours("hierarchical_baselines", "TightestRack")),
     Entry("hierarchical-spread", _ours("hierarchical_baselines", "DomainSpread")),
