@@ -51,7 +51,7 @@ def served(running: Service, token: str | None = None) -> Iterator[str]:
 
 @contextmanager
 def page(browser: Any, url: str, **options: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1300, "height": 900}, **options)
+    context = browser.new_context(**{"viewport": {"width": 1300, "height": 900}, **options})
     found = context.new_page()
     problems: list[str] = []
     found.on("pageerror", lambda error: problems.append(str(error)))
@@ -116,6 +116,7 @@ def test_cancel_and_pause_work_from_the_page(browser: Any, tmp_path: Path) -> No
         tab.click("#cancel")
         tab.click("#confirm-yes")
         tab.wait_for_selector("#recent >> text=cancelled")
+        tab.wait_for_selector("#recent >> text=/cancelled, [1-9] s ago/")
         tab.keyboard.press("Escape")
         tab.wait_for_selector("#panel", state="hidden")
         tab.click("#pause")
@@ -134,12 +135,26 @@ def test_token_is_asked_for_and_then_used(browser: Any, tmp_path: Path) -> None:
         tab.wait_for_selector(".node")
 
 
-def test_page_fits_a_telephone(browser: Any, tmp_path: Path) -> None:
+def test_job_has_an_address_of_its_own(browser: Any, tmp_path: Path) -> None:
     with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
-        submit(running)
-        tab.set_viewport_size({"width": 390, "height": 800})
+        job = submit(running)
+        tab.click(f"#running >> text={job}")
+        tab.wait_for_function(f"location.hash === '#{job}'")
+        tab.reload()
+        tab.wait_for_selector(f"#panel-title >> text={job}")
+        tab.click("#panel-close")
+        tab.wait_for_function("location.hash === ''")
+
+
+def test_page_fits_a_telephone_and_a_finger(browser: Any, tmp_path: Path) -> None:
+    telephone = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
+    with service(tmp_path) as running, served(running) as url, page(browser, url, **telephone) as tab:
+        job = submit(running, name="a name that is as long as people make them")
         tab.wait_for_selector("#running >> text=running")
         assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        # In one line: a column too narrow would break the id at every letter.
+        assert tab.locator("#running .job", has_text=job).bounding_box()["height"] < 40
+        assert tab.locator("[data-node=n0] button").evaluate("button => getComputedStyle(button).opacity") == "1"
 
 
 @pytest.mark.slow

@@ -92,9 +92,8 @@ def demonstrate(
     phases = tuple(past["seconds"] for each in moved for past in each["history"] if past["outcome"] == "done")
     for each in moved:
         for past in each["history"]:
-            way = f"{' '.join(past['sources'])} → {' '.join(past['targets'])}"
-            say(f"{each['id']} {past['outcome']}: {way}, {sum(past['seconds'].values()):.2f} s")
-    say(f"all over; {len(moved)} jobs had moved: running them again undisturbed")
+            say(_told(each["id"], past))
+    say(f"all over; {len(moved)} of them had moved: training those again, undisturbed")
     again = {
         client.submit_fields(jobs[each["id"]].fields(f"undisturbed {each['id']}", movable=False)): each
         for each in moved
@@ -107,6 +106,13 @@ def demonstrate(
     ]
     done = sum(each["phase"] == "done" for each in found)
     return Verdict(len(found), done, len(phases), phases, tuple(each["id"] for each in moved), tuple(differing))
+
+
+def _told(job: str, past: dict[str, Any]) -> str:
+    """A migration in a line."""
+    way = f"{' '.join(past['sources'])} → {' '.join(past['targets'])}"
+    phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in past["seconds"].items())
+    return f"{job:28} {past['outcome']:10} {way}, {sum(past['seconds'].values()):.2f} s ({phases})"
 
 
 def _drain_below(client: Client, job: str, deadline: float) -> str:
@@ -130,7 +136,7 @@ def _wait(client: Client, jobs: list[str], deadline: float, say: Callable[[str],
         for job in jobs:
             if job not in over and (found := client.get(f"/jobs/{job}"))["ended"] is not None:
                 over[job] = found
-                say(f"{job}: {found['phase']} {found['reason']}")
+                say(f"{job:28} {found['phase']:10} {found['reason']}".rstrip())
         time.sleep(0.2)
     return [over[job] for job in jobs]
 

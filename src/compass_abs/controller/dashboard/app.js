@@ -4,7 +4,7 @@ import { api, events, onLogin } from "./client.js";
 import { cell, element, jobButton, patch, progress, since, text } from "./parts.js";
 import { drawCurve } from "./curves.js";
 import { drawCluster, drawMoves } from "./cluster.js";
-import { closePanel, openJob, refreshPanel } from "./panel.js";
+import { closePanel, followAddress, openJob, refreshPanel } from "./panel.js";
 
 const byId = (id) => document.getElementById(id);
 const state = { picture: null, history: [], stale: true };
@@ -46,6 +46,7 @@ function rows(id, items, make, nothing, columns) {
 }
 
 const size = (job) => `${job.instances} × ${job.gpus}`;
+const moves = (job) => (job.migrations === 1 ? "1 move" : job.migrations ? `${job.migrations} moves` : "");
 const tight = (words) => element("td", { class: "tight" }, text(words));
 const open = (job) => jobButton(job, () => openJob(job.id, confirmed));
 
@@ -59,9 +60,11 @@ function show() {
     cell(progress(job)), cell(text([...new Set(job.nodes)].join(" "))),
   ], "Nothing runs.", 5);
   rows("queue", picture.waiting, (job) => [cell(open(job)), tight(size(job)), cell(text(job.reason))], "Nobody waits.", 3);
-  rows("recent", picture.recent, (job) => [
-    cell(open(job)), cell(text(`${job.phase}, ${since(job.ended, picture.time)} ago`)), tight(size(job)),
-    cell(text(job.migrations)), cell(text(job.reason)),
+  // Rows are made anew when their content changes, so what time does to them has to be a part of it.
+  const recent = picture.recent.map((job) => ({ ...job, ago: since(job.ended, picture.time) }));
+  rows("recent", recent, (job) => [
+    cell(open(job)), cell(text(`${job.phase}, ${job.ago} ago`)), tight(size(job)),
+    cell(text(moves(job))), cell(text(job.reason)),
   ], "Nothing has ended yet.", 5);
   byId("running-count").textContent = picture.jobs.length || "";
   byId("queue-count").textContent = picture.waiting_total || "";
@@ -121,4 +124,5 @@ events(() => { state.stale = true; }, setLive);
 setInterval(() => { if (state.stale) look(); }, 500);
 setInterval(() => { state.stale = true; }, 3000);
 setInterval(lookBack, 2000);
-look().then(lookBack);
+window.addEventListener("hashchange", () => followAddress(confirmed));
+look().then(lookBack).then(() => followAddress(confirmed));

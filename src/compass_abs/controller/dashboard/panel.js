@@ -10,10 +10,23 @@ export async function openJob(id, confirmed) {
   shown = id;
   ask = confirmed;
   panel.hidden = false;
+  // So that a job's page can be bookmarked and sent to somebody.
+  window.history.replaceState(null, "", `#${encodeURIComponent(id)}`);
   await refreshPanel();
 }
 
-export function closePanel() { shown = null; panel.hidden = true; }
+// Opens the job that the page's address names.
+export async function followAddress(confirmed) {
+  const id = decodeURIComponent(window.location.hash.slice(1));
+  if (!id || id === shown) return;
+  try { await openJob(id, confirmed); } catch { closePanel(); }
+}
+
+export function closePanel() {
+  shown = null;
+  panel.hidden = true;
+  window.history.replaceState(null, "", window.location.pathname);
+}
 
 async function logOf(job) {
   const response = await request(`/jobs/${encodeURIComponent(job)}/logs?instance=${instance}&offset=-16384`);
