@@ -67,8 +67,10 @@ def test_job_goes_through_its_life_by_commands(url: str, tmp_path: Path) -> None
     assert "paused" in run("pause")
     assert "shown, not made" in run("plan")
     assert "on" in run("resume")
-    assert "does not wait" in run("why", job)
-    run("cancel", job)
+    assert "does not wait" in run("explain", job)
+    assert json.loads(run("drain", "n3", "--json"))["status"] == "draining"
+    assert json.loads(run("undrain", "n3", "--json"))["status"] == "up"
+    assert json.loads(run("cancel", job, "--json"))["id"] == job
     for _ in range(300):
         if json.loads(run("ps", "--all", "--json"))["jobs"][0]["phase"] == "cancelled":
             break
@@ -79,6 +81,31 @@ def test_job_goes_through_its_life_by_commands(url: str, tmp_path: Path) -> None
 
 def test_job_file_from_standard_input_is_taken(url: str) -> None:
     assert json.loads(run("submit", "-", "--json", text=JOB)) == {"id": "my-job-1"}
+
+
+def test_job_that_waits_is_explained_with_its_numbers(url: str) -> None:
+    for _ in range(2):
+        job = run(
+            "submit", "-", text=JOB.replace("instance: 4", "instance: 8").replace("instances: 2", "instances: 4")
+        ).strip()
+    told = run("explain", job)
+    assert f"{job} is queued: capacity" in told
+    assert "32 GPUs wanted, 0 free; 0 of 4 instances fit without a move" in told
+    assert json.loads(run("explain", job, "--json"))["now"]["verdict"] == "capacity"
+
+
+def test_snapshot_without_a_size_is_asked_for_one(url: str, tmp_path: Path) -> None:
+    snapshot = tmp_path / "cluster.json"
+    snapshot.write_text("{}")
+    result = CliRunner().invoke(app, ["explain", str(snapshot)])
+    assert "--gpus is missing" in str(result.exception)
+
+
+def test_job_file_that_is_no_text_is_refused_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_bytes(b"name: \xff")
+    result = CliRunner().invoke(app, ["submit", str(file)])
+    assert f"{file}: byte 6 is not UTF-8 text" in str(result.exception)
 
 
 def test_hostile_name_sends_nothing_to_the_terminal(url: str) -> None:

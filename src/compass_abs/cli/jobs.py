@@ -28,7 +28,7 @@ _COLOURS = {
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (submit, ps, describe, logs, cancel, nodes, drain, undrain, plan, why, pause, resume, top):
+    for command in (submit, ps, describe, logs, cancel, nodes, drain, undrain, plan, pause, resume, top):
         app.command(command.__name__)(command)
 
 
@@ -39,11 +39,16 @@ def submit(
 ) -> None:
     """Submit a job, and print its id."""
     from compass_abs.controller.client import Client
-    from compass_abs.controller.job_spec import parse_job
+    from compass_abs.controller.job_spec import JobSpecError, parse_job
 
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    source = "standard input" if str(file) == "-" else str(file)
+    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise JobSpecError(f"{source}: byte {error.start} is not UTF-8 text; expected YAML") from None
     # Checked here as well, so that a mistake is told with the file's name and line.
-    parse_job(text, "standard input" if str(file) == "-" else str(file))
+    parse_job(text, source)
     with Client(url) as client:
         job = client.submit(text)
     typer.echo(json.dumps({"id": job}) if as_json else job)
@@ -62,7 +67,7 @@ def ps(
         listing = client.get("/jobs", limit=1000, **({"phase": phase} if phase else {}))
     jobs = [job for job in listing["jobs"] if every or phase or job["ended"] is None]
     if as_json:
-        typer.echo(json.dumps({**listing, "jobs": jobs}, indent=2, ensure_ascii=False))
+        _print_json({**listing, "jobs": jobs})
         return
     rows = [
         (
@@ -86,7 +91,7 @@ def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> 
     with Client(url) as client:
         found = client.get(f"/jobs/{job}")
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        _print_json(found)
         return
     echo = typer.echo
     echo(f"{found['id']}  {_clean(found['name'])}  {found['phase']}  {found['instances']} × {found['gpus']} GPUs")
@@ -147,14 +152,14 @@ def _from_start(client: Any, job: str, instance: int, old: int, offset: int, new
     return rest + text, generation, size
 
 
-def cancel(jobs: list[str] = _JOBS, url: str | None = _URL) -> None:
+def cancel(jobs: list[str] = _JOBS, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """End jobs."""
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
         for job in jobs:
             found = client.post(f"/jobs/{job}/cancel")
-            typer.echo(f"{job}: {found['phase']}")
+            _say(found, f"{job}: {found['phase']}", as_json)
 
 
 def nodes(url: str | None = _URL, as_json: bool = _JSON) -> None:
@@ -164,7 +169,7 @@ def nodes(url: str | None = _URL, as_json: bool = _JSON) -> None:
     with Client(url) as client:
         found = client.get("/nodes")
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        _print_json(found)
         return
     rows = [
         (
@@ -178,22 +183,23 @@ def nodes(url: str | None = _URL, as_json: bool = _JSON) -> None:
     _table(("NODE", "STATUS", "USED", "INSTANCES"), rows)
 
 
-def drain(node: str, url: str | None = _URL) -> None:
+def drain(node: str, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Move everything off a node, and let nothing new onto it."""
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
         found = client.post(f"/nodes/{node}/drain")
     still = ", ".join(found["still_on"])
-    typer.echo(f"{node}: {found['status']}" + (f"; still on it: {still}" if still else "; empty"))
+    _say(found, f"{node}: {found['status']}" + (f"; still on it: {still}" if still else "; empty"), as_json)
 
 
-def undrain(node: str, url: str | None = _URL) -> None:
+def undrain(node: str, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Let a node take part again."""
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
-        typer.echo(f"{node}: {client.post(f'/nodes/{node}/undrain')['status']}")
+        found = client.post(f"/nodes/{node}/undrain")
+    _say(found, f"{node}: {found['status']}", as_json)
 
 
 def plan(url: str | None = _URL, as_json: bool = _JSON) -> None:
@@ -203,7 +209,7 @@ def plan(url: str | None = _URL, as_json: bool = _JSON) -> None:
     with Client(url) as client:
         found = client.get("/plan")
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        _print_json(found)
         return
     if not found["migrates"]:
         typer.echo("migrations are shown, not made")
@@ -219,34 +225,22 @@ def plan(url: str | None = _URL, as_json: bool = _JSON) -> None:
     _table(("JOB", "STATE", "FROM", "TO", "WHY"), rows)
 
 
-def why(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> None:
-    """Say why a job waits, and which moves would let it start (`compass explain` does so for a snapshot)."""
-    from compass_abs.controller.client import Client
-
-    with Client(url) as client:
-        found = client.get(f"/jobs/{job}/explain")
-    if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
-        return
-    typer.echo(f"{job} is {found['phase']}: {_clean(found['text'])}")
-    if "now" in found:
-        typer.echo(json.dumps(found["now"], indent=2, ensure_ascii=False))
-
-
-def pause(url: str | None = _URL) -> None:
+def pause(url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Let no migration begin."""
-    from compass_abs.controller.client import Client
-
-    with Client(url) as client:
-        typer.echo(f"migrations: {client.post('/migrations/pause')['migrations']}")
+    _switch("pause", url, as_json)
 
 
-def resume(url: str | None = _URL) -> None:
+def resume(url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Let migrations be made again."""
+    _switch("resume", url, as_json)
+
+
+def _switch(action: str, url: str | None, as_json: bool) -> None:
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
-        typer.echo(f"migrations: {client.post('/migrations/resume')['migrations']}")
+        found = client.post(f"/migrations/{action}")
+    _say(found, f"migrations: {found['migrations']}", as_json)
 
 
 def top(url: str | None = _URL, seconds: float = typer.Option(1.0, "--interval", "-n", min=0.2)) -> None:
@@ -257,6 +251,17 @@ def top(url: str | None = _URL, seconds: float = typer.Option(1.0, "--interval",
     with Client(url) as client:
         client.get("/overview")
         TerminalDashboard(client, seconds).run()
+
+
+def _print_json(found: Any) -> None:
+    typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+def _say(found: Any, words: str, as_json: bool) -> None:
+    if as_json:
+        _print_json(found)
+    else:
+        typer.echo(words)
 
 
 def _progress(job: dict[str, Any]) -> str:

@@ -276,7 +276,8 @@ def explain_job(c: Controller, entry: JobEntry) -> dict[str, Any]:
 
     answer: dict[str, Any] = {"job": entry.id, "phase": entry.phase.value}
     if entry.phase is not JobPhase.QUEUED:
-        return {**answer, "text": f"it is {entry.phase.value}; it does not wait"}
+        where = f", on {' '.join(dict.fromkeys(entry.nodes))}" if entry.nodes else ""
+        return {**answer, "text": f"it does not wait{where}"}
     pool = c.pool_of(entry)
     policy = Policy.from_mapping({"objective": "disruption", "pause": 8.0})
     allowance = Allowance(policy, Ledger(), 0.0, {}, {})
