@@ -30,28 +30,26 @@ def rendered(overlay: str) -> list[dict[str, object]]:
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
-def kubeconfig_of(kubernetes: KubernetesCluster, account: str, path: Path, server: str = "") -> Path:
-    """A kubeconfig with this service account's token, as its pods get it; `server` for another way there."""
+def kubeconfig_of(kubernetes: KubernetesCluster, account: str, path: Path) -> Path:
+    """A kubeconfig with this service account's token, as its pods get it."""
     client = kubernetes.client()
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    asked["spec"]["audiences"] = ["https://kubernetes.default.svc"]  # type: ignore[index]
+    wanted = {"audiences": ["https://kubernetes.default.svc"], "expirationSeconds": 3600}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": wanted}
     answer = client.create(f"/api/v1/namespaces/compass-abs/serviceaccounts/{account}/token", asked)
     client.close()
     document = yaml.safe_load(kubernetes.kubeconfig.read_text())
     document["users"] = [{"name": "admin", "user": {"token": answer["status"]["token"]}}]
     document["contexts"][0]["context"]["namespace"] = "compass-abs"
-    if server:
-        document["clusters"][0]["cluster"] = {"server": server}
     path.write_text(yaml.safe_dump(document))
     path.chmod(0o600)
     return path
 
 
 @contextmanager
-def recorded(kubernetes: KubernetesCluster) -> Iterator[tuple[str, list[str]]]:
-    """A way to the API server that notes every request; its URL, and what was asked."""
-    upstream = Client.connect(kubeconfig=kubernetes.kubeconfig)
-    http = httpx.Client(base_url=upstream.access.server, verify=upstream.access.tls, timeout=60)
+def recorded(account: Path) -> Iterator[tuple[Path, list[str]]]:
+    """A way to the API server, as an account, that notes every request: a kubeconfig, and what was asked."""
+    upstream = Client.connect(kubeconfig=account).access
+    http = httpx.Client(base_url=upstream.server, verify=upstream.tls, auth=upstream.auth, timeout=60)
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -60,7 +58,7 @@ def recorded(kubernetes: KubernetesCluster) -> Iterator[tuple[str, list[str]]]:
         def _pass_on(self) -> None:
             asked.append(f"{self.command} {self.path}")
             size = int(self.headers.get("Content-Length") or 0)
-            kept = {key: self.headers[key] for key in ("Accept", "Content-Type", "Authorization") if self.headers[key]}
+            kept = {key: self.headers[key] for key in ("Accept", "Content-Type") if self.headers[key]}
             body = self.rfile.read(size)
             answer = http.request(self.command, self.path, headers=kept, content=body)
             self.send_response(answer.status_code)
@@ -76,19 +74,22 @@ def recorded(kubernetes: KubernetesCluster) -> Iterator[tuple[str, list[str]]]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    document = yaml.safe_load(account.read_text())
+    document["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{server.server_address[1]}"}
+    way = account.with_name("recorded")
+    way.write_text(yaml.safe_dump(document))
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        yield way, asked
     finally:
         server.shutdown()
         http.close()
-        upstream.close()
 
 
 def pod(name: str, gpus: int, node: str = "", **labels: str) -> dict[str, object]:
     """A pod of somebody else's scheduler, on a node where one is given; it does nothing for long."""
     resources = {"limits": {"nvidia.com/gpu": str(gpus)}}
     container = {"name": "main", "image": "none", "command": ["sleep", "1000"], "resources": resources}
-    spec: dict[str, object] = {"schedulerName": "other", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    spec: dict[str, object] = {"schedulerName": "other", "terminationGracePeriodSeconds": 1, "containers": [container]}
     if node:
         spec["nodeName"] = node
     metadata = {"name": name, "labels": {key.replace("__", "/"): value for key, value in labels.items()}}
