@@ -8,7 +8,7 @@ TORCH  := $(VENV)/.torch
 CLUSTER ?= $(or $(TMPDIR),/tmp)/compass-slurm
 K8S     ?= $(or $(TMPDIR),/tmp)/compass-k8s
 
-.PHONY: test-engines install-torch cluster-slurm cluster-slurm-down cluster-k8s cluster-k8s-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
+.PHONY: test-engines install-torch cluster-slurm cluster-slurm-down cluster-k8s cluster-k8s-real cluster-k8s-down help native bench-native install demo live test test-slow test-nightly bench lint types check lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,7 @@ test-slow: $(STAMP) ## the suite that takes minutes
 
 test-nightly: $(STAMP) ## everything
 	$(BIN)/python -m pytest -n auto -m "(slow or nightly) and not engine"
+	$(BIN)/python -m pytest -m "nightly and engine"
 
 bench: $(STAMP) ## every performance claim, measured again
 	$(BIN)/python -m benchmarks $(ONLY)
@@ -66,6 +67,9 @@ cluster-slurm-down: ## ends it without a trace; PURGE=1: and the packages that i
 
 cluster-k8s: ## a real API server with NODES=4 nodes of 8 pretended GPUs, on this machine (Debian; built once, no root)
 	deploy/test-clusters/k8s-up.sh "$(K8S)" $(or $(NODES),4)
+
+cluster-k8s-real: ## the same with kubelets and containers, in network namespaces (root)
+	deploy/test-clusters/k8s-up.sh "$(K8S)" $(or $(NODES),4) --real
 
 cluster-k8s-down: ## ends it without a trace; PURGE=1: and what was built for it
 	deploy/test-clusters/k8s-down.sh "$(K8S)" $(if $(PURGE),--purge)

@@ -1,16 +1,27 @@
 #!/usr/bin/env bash
-# k8s-build.sh [COMPONENT...]: real Kubernetes server binaries (kube-apiserver, kube-controller-manager; also kubelet) from
-# Debian's source package, by Debian's Go, and Debian's etcd and kubectl beside them. Nothing is installed and root isn't
-# needed: packages are fetched, verified by apt, and unpacked in a cache outside the clone. What is there isn't built again.
+# k8s-build.sh [--real]: real Kubernetes servers (kube-apiserver, kube-controller-manager) from Debian's source package, by
+# Debian's Go, and Debian's etcd and kubectl beside them. --real: also what real nodes need, kubelet, containerd, runc, CNI
+# and a plugin that pretends GPUs. Nothing is installed and root isn't needed: packages are fetched, verified by apt, and
+# unpacked in a cache outside the clone. What is there isn't built again; KEEP_BUILD=1 keeps the build's own 2 GB.
 # Prints the folder of the binaries as its last line.
 set -euo pipefail
+HERE=$(realpath "$(dirname "$0")")
 VERSION=1.20.2                          # the newest whole source tree that Debian 12 carries
 CACHE=${COMPASS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/compass-abs}/kubernetes/$VERSION
-COMPONENTS=("$@")
-[ $# -gt 0 ] || COMPONENTS=(kube-apiserver kube-controller-manager)
+COMPONENTS=(kube-apiserver kube-controller-manager)
+PACKAGES=(etcd-server kubernetes-client)
+UNPACKED=(bin/etcd bin/kubectl)         # of the packages, below usr
+OWN=()                                  # from our own source, with libraries of Kubernetes' tree
+if [ "${1:-}" = --real ]; then
+  COMPONENTS+=(kubelet)
+  PACKAGES+=(containerd runc containernetworking-plugins)
+  UNPACKED+=(bin/containerd bin/containerd-shim-runc-v2 bin/ctr sbin/runc lib/cni/{loopback,ptp,host-local})
+  OWN=(fake_gpu pause)
+fi
 
 all_there() {
-  for name in etcd kubectl "${COMPONENTS[@]}"; do [ -x "$CACHE/bin/$name" ] || return 1; done
+  local name
+  for name in "${COMPONENTS[@]}" "${UNPACKED[@]##*/}" "${OWN[@]//_/-}"; do [ -x "$CACHE/bin/$name" ] || return 1; done
 }
 
 say() { echo "k8s-build: $*" >&2; }
@@ -41,14 +52,12 @@ fetch() {                               # fetch PACKAGE...: unpacked below $WORK
 
 place() { cp "$1" "$CACHE/bin/.$2" && mv "$CACHE/bin/.$2" "$CACHE/bin/$2"; }
 
-if [ ! -d root/usr/share/gocode ]; then
-  say "fetching Go 1.19, etcd, kubectl and the source of Kubernetes $VERSION (140 MB)"
-  rm -rf root debs/*
-  apt-get "${APT[@]}" update
-  fetch etcd-server kubernetes-client golang-1.19-go golang-1.19-src patch golang-github-modern-go-reflect2-dev
-fi
-place root/usr/bin/etcd etcd
-place root/usr/bin/kubectl kubectl
+say "fetching Go 1.19, the source of Kubernetes $VERSION, ${PACKAGES[*]} (150 MB)"
+rm -f debs/*.deb
+apt-get "${APT[@]}" update
+fetch "${PACKAGES[@]}"
+for file in "${UNPACKED[@]}"; do place "root/usr/$file" "${file##*/}"; done
+[ -d root/usr/share/gocode ] || fetch golang-1.19-go golang-1.19-src patch golang-github-modern-go-reflect2-dev
 
 export GOROOT=$WORK/root/usr/lib/go-1.19 GOPATH=$WORK/gopath GOCACHE=$WORK/gocache GO111MODULE=off CGO_ENABLED=0 GOFLAGS=
 export PATH="$GOROOT/bin:$PATH:$WORK/root/usr/bin"
@@ -94,5 +103,13 @@ for component in "${COMPONENTS[@]}"; do
   place "$WORK/$component" "$component"
   say "$component built in $((SECONDS - started)) s"
 done
-say "the build's own files may be removed: $WORK"
+for program in "${OWN[@]}"; do
+  name=${program//_/-}
+  mkdir -p "cmd/$name" && cp "$HERE/real_nodes/$program.go" "cmd/$name/main.go"
+  go build -ldflags "-s -w" -o "$WORK/$name" "./cmd/$name"
+  place "$WORK/$name" "$name"
+done
+if [ -z "${KEEP_BUILD:-}" ]; then
+  chmod -R u+w "$WORK" && rm -rf "$WORK"
+fi
 echo "$CACHE/bin"

@@ -12,13 +12,27 @@ ours() {
   done
 }
 
+# Containers have an environment of their own; containerd knows the first process of each.
+tasks() { ls -d "$BASE"/n*/state/io.containerd.runtime.v2.task/k8s.io/* 2>/dev/null; }
+containers() { for task in $(tasks); do echo "$(cat "$task/init.pid" 2>/dev/null)"; done; }
+
 if [ -f "$BASE/pids" ]; then
   # Nothing of it is kept: nobody needs to end in order.
   for _ in $(seq 50); do
-    pids=$(ours); [ -n "$pids" ] || break
-    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
+    pids="$(ours) $(containers)"; alive=
+    for pid in $pids; do kill -9 "$pid" 2>/dev/null && alive=1; done
+    [ -n "$alive" ] || break
     sleep 0.1
   done
+  if [ -d "$BASE/images" ]; then       # real nodes; their mounts went with their namespaces
+    for namespace in /run/netns/compass-*; do
+      [ -e "$namespace" ] && ip netns del "${namespace##*/}"
+    done
+    for task in $(tasks); do find /sys/fs/cgroup -depth -type d -path "*${task##*/}*" -exec rmdir {} + 2>/dev/null; done
+    rmdir /sys/fs/cgroup/*/k8s.io /sys/fs/cgroup/k8s.io 2>/dev/null
+    grep -qx /run/netns "$BASE/made-for-nodes" && umount /run/netns
+    tac "$BASE/made-for-nodes" 2>/dev/null | xargs -r rmdir --ignore-fail-on-non-empty
+  fi
   # places where volumes were mounted; the mounts themselves went with their processes
   [ -f "$BASE/made" ] && while read -r made; do
     if [ -d "$made" ]; then rmdir "$made"; elif [ ! -s "$made" ]; then rm -f "$made"; fi 2>/dev/null

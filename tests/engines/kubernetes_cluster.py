@@ -7,8 +7,9 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from compass_abs.engines.kubernetes.client import Client, Object
 
 SCRIPTS = Path(__file__).parents[2] / "deploy" / "test-clusters"
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+NEEDED_BY_NODES = ("kubelet", "containerd", "runc", "fake-gpu", "pause")
 
 
 def binaries() -> Path:
@@ -24,26 +26,37 @@ def binaries() -> Path:
     return Path(os.environ.get("COMPASS_CACHE") or cache) / "kubernetes" / "1.20.2" / "bin"
 
 
-def skip_without_kubernetes(needed: tuple[str, ...] = NEEDED) -> None:
+def skip_without_kubernetes() -> None:
     """Skips where the servers aren't built; tests build nothing."""
+    _skip_without(NEEDED, "k8s-build.sh")
+
+
+def skip_without_real_nodes() -> None:
+    """The same for real nodes, which only root can have."""
+    if os.geteuid() != 0:
+        pytest.skip("real nodes need root, for their namespaces")
+    _skip_without((*NEEDED, *NEEDED_BY_NODES), "k8s-build.sh --real")
+
+
+def _skip_without(needed: tuple[str, ...], command: str) -> None:
     missing = [name for name in needed if not (binaries() / name).exists()]
     if missing:
-        pytest.skip(
-            f"no {', '.join(missing)} in {binaries()}; deploy/test-clusters/k8s-build.sh builds them in 3 minutes"
-        )
+        pytest.skip(f"no {', '.join(missing)} in {binaries()}; deploy/test-clusters/{command} builds them in 3 minutes")
 
 
 class KubernetesCluster:
     """etcd, kube-apiserver, kube-controller-manager and nodes n1 to nN, whose pods are processes, under one folder."""
 
+    #: Further arguments of k8s-up.sh.
+    options: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, base: Path, nodes: int, gpus: int = 8, heartbeat: int = 1) -> None:
         self.base = base
         self.dead: list[str] = []
         self.kubeconfig = base / "kubeconfig"
-        self._commands: dict[str, list[str]] = {}
         port = random.SystemRandom().randrange(20_000, 28_000, 10)
         environment = dict(os.environ, GPUS=str(gpus), HEARTBEAT=str(heartbeat), PORT=str(port))
-        up = [str(SCRIPTS / "k8s-up.sh"), str(base), str(nodes)]
+        up = [str(SCRIPTS / "k8s-up.sh"), str(base), str(nodes), *self.options]
         done = subprocess.run(up, env=environment, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
 
@@ -124,16 +137,20 @@ class KubernetesCluster:
 
     def kill_daemon(self, daemon: str) -> None:
         """As a crash does."""
-        pid = self.pid(daemon)
-        self._commands[daemon] = [word.decode() for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]]
-        os.kill(pid, signal.SIGKILL)
+        os.kill(self.pid(daemon), signal.SIGKILL)
 
     def start_daemon(self, daemon: str) -> None:
         """Starts one again that was killed."""
         environment = dict(os.environ, COMPASS_TEST_CLUSTER=str(self.base))
+        words = (self.base / "log" / f"{daemon}.command").read_bytes().split(b"\0")[:-1]
         with (self.base / "log" / f"{daemon}.log").open("ab") as log:
             process = subprocess.Popen(
-                self._commands[daemon], env=environment, stdout=log, stderr=log, start_new_session=True, cwd=SCRIPTS
+                [word.decode() for word in words],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=SCRIPTS,
             )
         process.returncode = 0  # not waited for: k8s-down.sh ends it
         (self.base / "log" / f"{daemon}.pid").write_text(f"{process.pid}\n")
@@ -142,6 +159,37 @@ class KubernetesCluster:
         """Takes it down."""
         down = [str(SCRIPTS / "k8s-down.sh"), str(self.base)]
         return subprocess.run(down, capture_output=True, text=True, timeout=60, check=False).stdout
+
+
+class RealNodes(KubernetesCluster):
+    """The same with kubelets, containerd and containers, each node in namespaces of its own. Root only."""
+
+    options: ClassVar[tuple[str, ...]] = ("--real",)
+
+    def kill_node(self, node: str) -> None:
+        """Everything of it is gone at once."""
+        self.dead.append(node)
+        here = self.base / node
+        containers = (path.read_text() for path in here.glob("state/io.containerd.runtime.v2.task/k8s.io/*/init.pid"))
+        daemons = (path.read_text() for path in here.glob("log/*.pid"))
+        for pid in (*map(int, daemons), *self._shims(node), *map(int, containers)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _shims(self, node: str) -> list[int]:
+        socket = str(self.base / node / "containerd.sock").encode()
+        found = []
+        for command in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                words = command.read_bytes().split(b"\0")
+                if words[0].endswith(b"containerd-shim-runc-v2") and socket in words:
+                    found.append(int(command.parent.name))
+        return found
+
+    def revive_node(self, node: str) -> None:
+        """The node is back."""
+        self.start_daemon(f"node-{node}")
+        super().revive_node(node)
 
 
 def healthy(node: Object) -> bool:

@@ -25,13 +25,13 @@ class Kubelets:
         self.heartbeat: float = options.heartbeat
         pki = self.base / "pki"
         token = (pki / "tokens.csv").read_text().partition(",")[0]
-        self.api = Api(options.server, token, str(pki / "apiserver.crt"))
+        self.api = Api(options.server, token, str(pki / "server.crt"))
         capacity = Capacity(options.gpus, options.product)
         self.nodes = {
             f"n{number}": Node(self.api, f"n{number}", number, self.base, capacity, options.port)
             for number in range(1, options.nodes + 1)
         }
-        self.server = serve(options.port, self, str(pki / "kubelet.crt"), str(pki / "kubelet.key"))
+        self.server = serve(options.port, self, str(pki / "server.crt"), str(pki / "server.key"))
         self._listed: set[str] = set()
 
     async def run(self) -> None:
