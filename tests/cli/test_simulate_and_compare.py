@@ -145,3 +145,25 @@ def test_compare_refuses_to_replace_what_is_no_comparison(monkeypatch, capsys, t
     assert compass(monkeypatch, "compare", trace, "--schedulers", "gfs", "--out", tmp_path, "--force") == 2
     assert compass(monkeypatch, "compare", trace, "--schedulers", "gfs", "--html", tmp_path / "mine.txt") == 2
     assert (tmp_path / "mine.txt").read_text() == "x"
+
+
+def test_compare_takes_settings_of_one_scheduler_side_by_side(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    names = "cafgd,cafgd:wait=0,patience=0.1,gfs"
+    arguments = ("compare", trace, "--nodes", 10, "--schedulers", names, "--out", tmp_path / "all", "--json")
+    assert compass(monkeypatch, *arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["runs"]) == ["bound", "cafgd", "cafgd:wait=0,patience=0.1", "gfs"]
+    assert [setup["parameters"] for setup in found["setups"]] == [{}, {"wait": "0", "patience": "0.1"}, {}]
+    assert (tmp_path / "all" / "cafgd-wait-0-patience-0.1" / "summary.json").is_file()
+    assert compass(monkeypatch, "report", tmp_path / "all", "--out", tmp_path / "again.html") == 0
+    assert "CAFGD (wait 0, patience 0.1)" in (tmp_path / "again.html").read_text()
+
+
+def test_simulate_where_nobody_waits_shows_no_averages_over_waiting(monkeypatch, capsys, trace) -> None:  # type: ignore[no-untyped-def]
+    assert compass(monkeypatch, "simulate", trace, "--nodes", 500, "--json") == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert (summary["peak_seconds"], summary["afr"], summary["agu"]) == (0, None, None)
+    assert compass(monkeypatch, "simulate", trace, "--nodes", 500) == 0
+    assert [line.split()[-8] for line in capsys.readouterr().out.splitlines() if line.startswith("AGU")] == ["–"]
+    assert compass(monkeypatch, "compare", trace, "--nodes", 500, "--schedulers", "gfs,fgd") == 0
+    assert "–" in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("FGD"))

@@ -2,9 +2,11 @@
 
 import pytest
 
-from compass_abs.reporting import Comparison, JobView, ReportError, RunView, verdict
+from compass_abs.reporting import Comparison, JobView, ReportError, RunView, settings_shown, verdict
 from compass_abs.reporting.metrics import METRICS, best, duration, percent, with_ratios, written
 from compass_abs.reporting.palette import LOOKS, looks, name_of
+from compass_abs.simulation import PaperCost, Setup
+from compass_abs.simulation.costs import Cost, StrictCost
 
 BY_KEY = {metric.key: metric for metric in METRICS}
 
@@ -115,3 +117,17 @@ def test_comparison_without_runs_or_with_namesakes_is_refused() -> None:
         Comparison("empty", jobs, 1, [])
     with pytest.raises(ReportError, match="two runs are called 'GFS"):
         Comparison("twins", jobs, 1, [run("gfs", 1.0), run("gfs", 2.0)])
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"),
+    [
+        (PaperCost(8), "delays each gang that moves in an event by 8 s"),
+        (StrictCost(2, 5.5), "checkpoint 2 s, restore 5.5 s; GPUs are free once the checkpoint is taken"),
+    ],
+)
+def test_settings_shown_are_those_that_make_a_difference(cost: Cost, said: str) -> None:
+    shown = settings_shown(Setup("gfs", 3, cost=cost).as_dict(), {"part": "day 92", "source": "jobs.csv"})
+    assert shown == {
+        "jobs": "day 92", "cluster": "3 nodes of 8 GPUs", "queue": "fifo", "migration": said, "source": "jobs.csv",
+    }  # fmt: skip

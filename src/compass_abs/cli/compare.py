@@ -29,7 +29,9 @@ def register(app: typer.Typer) -> None:
 
 def compare(
     trace: options.TraceArgument,
-    schedulers: Annotated[str, typer.Option(metavar="A,B,C", help="compass schedulers lists them.")] = FIELD,
+    schedulers: Annotated[
+        str, typer.Option(metavar="A,B,C", help="compass schedulers lists them; parameters as in fft:period=600.")
+    ] = FIELD,
     day: options.DayOption = None,
     window: options.WindowOption = None,
     eta: options.EtaOption = 0.9,
@@ -63,8 +65,8 @@ def compare(
         check_target(out, existing, (COMPARISON,))
     if html is not None and html.exists() and not force:
         raise options.OptionError(f"{html} exists; choose another --html, or replace it with --force")
-    names = _names(schedulers)
-    parameters = options.parse_settings(settings, names)
+    choices = _choices(schedulers)
+    parameters = options.parse_settings(settings, [choice.scheduler for choice in choices])
     domains = options.load_topology(topology)
     workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains)
     common: dict[str, Any] = {
@@ -72,9 +74,14 @@ def compare(
         "checkpoint": checkpoint, "restore": restore, "checkpoint_period": checkpoint_period,
         "node_events": node_events,
     }  # fmt: skip
-    setups = [options.make_setup(workload, name, parameters[name], **common) for name in names]
+    setups = {
+        choice.text: options.make_setup(
+            workload, choice.scheduler, choice.parameters | parameters[choice.scheduler], **common
+        )
+        for choice in choices
+    }
     views = _run(workload, setups, out, check, quiet or as_json)
-    comparison = _comparison(workload, setups[0], views)
+    comparison = _comparison(workload, setups, views)
     if out is not None:
         from compass_abs.reporting import write_report
 
@@ -105,44 +112,55 @@ def demo(
         "nodes": None, "eta": 0.9, "queue": "fifo", "cost": 8.0, "cost_model": "paper", "checkpoint": None,
         "restore": None, "checkpoint_period": 3600.0, "node_events": None,
     }  # fmt: skip
-    setups = [options.make_setup(workload, name, {}, **common) for name in _names(FIELD)]
+    setups = {choice.text: options.make_setup(workload, choice.scheduler, {}, **common) for choice in _choices(FIELD)}
     views = _run(workload, setups, None, False, quiet)
-    comparison = _comparison(workload, setups[0], views)
+    comparison = _comparison(workload, setups, views)
     report = write_report(comparison, out / REPORT)
     print_comparison(comparison)
     typer.echo(f"report: {report.resolve()}")
 
 
-#: The sample that the package ships, synthetic and calibrated to Venus.
-SAMPLE = "demo"
+class _Choice(NamedTuple):
+    """A scheduler and its parameters, as they were written and as they are meant."""
+
+    text: str
+    scheduler: str
+    parameters: dict[str, str]
 
 
-def _names(text: str) -> list[str]:
-    from compass_abs.schedulers.registry import scheduler_class
+def _choices(text: str) -> list[_Choice]:
+    from compass_abs.schedulers.registry import parse_choice
 
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
+    texts: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if texts and "=" in part and ":" not in part:
+            # Another parameter of the scheduler before it.
+            texts[-1] += f",{part}"
+        else:
+            texts.append(part)
+    if not texts:
         raise options.OptionError("--schedulers is empty; name at least one, such as gfs,compass-abs")
-    for name in names:
-        if names.count(name) > 1:
+    for name in texts:
+        if texts.count(name) > 1:
             raise options.OptionError(f"--schedulers names {name!r} twice")
-        scheduler_class(name)
-    return names
+    return [_Choice(each, *parse_choice(each)) for each in texts]
 
 
-def _run(workload: "Workload", setups: "list[Setup]", out: Path | None, check: bool, quiet: bool) -> "list[RunView]":
+def _run(
+    workload: "Workload", setups: "dict[str, Setup]", out: Path | None, check: bool, quiet: bool
+) -> "list[RunView]":
     """Every setup, and the bound before them."""
     from compass_abs.cli.progress import progress_bar
     from compass_abs.model import ClusterState
     from compass_abs.reporting.recorder import ReportRecorder
+    from compass_abs.reporting.run_directories import folder_of
     from compass_abs.simulation import Checks, Existing, record
 
     checks = Checks.EVERY_EVENT if check else Checks.NEVER
-    titled = [(setup.scheduler, setup) for setup in setups]
-    if not setups[0].node_changes:
-        titled.insert(0, ("bound", setups[0].bound()))
+    first = next(iter(setups.values()))
+    titled = setups if first.node_changes else {"bound": first.bound()} | setups
     views = []
-    for title, setup in titled:
+    for title, setup in titled.items():
         watching: list[ReportRecorder] = []
 
         def observe(state: ClusterState, watching: list[ReportRecorder] = watching) -> ReportRecorder:
@@ -160,19 +178,19 @@ def _run(workload: "Workload", setups: "list[Setup]", out: Path | None, check: b
                     workload.jobs, setup, history=workload.history, about=workload.about, observe=observe,
                     checks=checks, progress=progress,
                 )  # fmt: skip
-                result.save(out / title, Existing.REPLACE)
+                result.save(out / folder_of(title), Existing.REPLACE)
                 summary = result.summary
         shown = {name: str(value) for name, value in setup.parameters.items()}
         views.append(watching[0].run_view(title, summary, shown))
     return views
 
 
-def _comparison(workload: "Workload", setup: "Setup", views: "list[RunView]") -> "Comparison":
+def _comparison(workload: "Workload", setups: "dict[str, Setup]", views: "list[RunView]") -> "Comparison":
     from datetime import UTC
 
-    from compass_abs.reporting import Comparison, Dropped, JobView
+    from compass_abs.reporting import Comparison, Dropped, JobView, settings_shown
 
-    trace = workload.trace
+    trace, setup = workload.trace, next(iter(setups.values()))
     return Comparison(
         title=trace.name,
         jobs=[JobView(job.id, job.instances, job.gpus, job.submitted) for job in map(setup.held, workload.jobs)],
@@ -181,24 +199,20 @@ def _comparison(workload: "Workload", setup: "Setup", views: "list[RunView]") ->
         capacity=setup.capacity,
         rack=1 if setup.topology is None else setup.topology.levels[0].usable,
         subtitle=str(workload.about.get("date", "")),
-        settings={
-            "queue": setup.queue,
-            "migration cost": ", ".join(f"{name} {value}" for name, value in setup.as_dict()["cost"].items()),
-            "source": trace.source,
-        },
+        settings=settings_shown(setup.as_dict(), workload.about),
         dropped=[Dropped(reason, count) for reason, count in trace.dropped.items()],
         notes=options.caveats(workload),
         epoch=None if trace.origin is None else trace.origin.replace(tzinfo=UTC).timestamp(),
     )
 
 
-def _as_json(workload: "Workload", setups: "list[Setup]", views: "list[RunView]") -> dict[str, Any]:
+def _as_json(workload: "Workload", setups: "dict[str, Setup]", views: "list[RunView]") -> dict[str, Any]:
     from compass_abs.reporting.metrics import with_ratios
 
     rows = with_ratios(views)
     return {
         "trace": dict(workload.about),
-        "setups": [setup.as_dict() for setup in setups],
+        "setups": [setup.as_dict() for setup in setups.values()],
         "runs": {view.scheduler: row for view, row in zip(views, rows, strict=True)},
     }
 
@@ -239,7 +253,8 @@ def print_comparison(comparison: "Comparison") -> None:
     for note in comparison.notes:
         console.print(Text(f"note: {note}", "yellow"))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("", no_wrap=True)
+    # Names are wrapped before figures are.
+    table.add_column("")
     for column in _COLUMNS:
         table.add_column(column.title, justify="right", no_wrap=True)
     cells = [[format(row[c.key], c.written) if c.key in row else "–" for c in _COLUMNS] for row in with_ratios(runs)]

@@ -15,6 +15,7 @@ from compass_abs.reporting.comparison import (
     StepSeries,
 )
 from compass_abs.reporting.html_report import render_report, write_report
+from compass_abs.reporting.settings import settings_shown
 from compass_abs.reporting.verdict import verdict
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Started",
     "StepSeries",
     "render_report",
+    "settings_shown",
     "verdict",
     "write_report",
 ]

@@ -19,6 +19,7 @@ from compass_abs.reporting.comparison import (
     Started,
     StepSeries,
 )
+from compass_abs.reporting.settings import settings_shown
 from compass_abs.simulation import Result
 from compass_abs.simulation.clock import SECOND
 
@@ -48,15 +49,16 @@ def comparison_of(directories: Sequence[Path], title: str = "") -> Comparison:
         runs=[_run(name, result, number) for name, (_, result) in zip(names, results, strict=True)],
         capacity=setup["capacity"],
         subtitle=str(trace.get("date", "")),
-        settings={
-            "queue": str(setup["queue"]),
-            "migration cost": ", ".join(f"{name} {value}" for name, value in setup["cost"].items()),
-            "source": str(trace.get("source", "")),
-        },
+        settings=settings_shown(setup, trace),
         dropped=[Dropped(str(reason), int(rows)) for reason, rows in trace.get("dropped", {}).items()],
         notes=[str(note) for note in trace.get("notes", ())],
         epoch=_epoch(trace),
     )
+
+
+def folder_of(scheduler: str) -> str:
+    """Where its run goes, without what some systems don't allow in names: `fft:period=60` goes to `fft-period-60`."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in scheduler)
 
 
 def _epoch(trace: Mapping[str, Any]) -> float | None:
@@ -100,6 +102,8 @@ def _node_count(results: Sequence[tuple[Path, Result]]) -> int:
 def _run(name: str, result: Result, number: dict[str, int]) -> RunView:
     setup = result.config["setup"]
     scheduler = str(setup["scheduler"])
+    if setup["parameters"]:
+        scheduler += ":" + ",".join(f"{key}={value}" for key, value in setup["parameters"].items())
     known = RunView(scheduler, {}).title
     return RunView(
         scheduler,
@@ -107,7 +111,7 @@ def _run(name: str, result: Result, number: dict[str, int]) -> RunView:
         _series(result.timeseries, int(setup["capacity"])),
         _events(result.events, number),
         {key: str(value) for key, value in setup["parameters"].items()},
-        label=known if name in (scheduler, "bound") else f"{known} ({name})",
+        label=known if name in (folder_of(scheduler), "bound") else f"{known} ({name})",
     )
 
 

@@ -1,0 +1,30 @@
+"""What was run, in the words of a report."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def settings_shown(setup: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that all runs share, from the plain values of a setup and of where its jobs come from."""
+    found = {
+        "jobs": str(trace.get("part", "")),
+        "cluster": f"{setup['nodes']} nodes of {setup['capacity']} GPUs",
+        "topology": str(setup.get("topology", {}).get("name", "")),
+        "queue": str(setup["queue"]),
+        "migration": _migration(setup["cost"]),
+        "node events": f"{len(setup['node_changes'])}" if setup["node_changes"] else "",
+        "source": str(trace.get("source", "")),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _migration(cost: Mapping[str, Any]) -> str:
+    """What a move costs, in a phrase."""
+    if cost["model"] == "paper":
+        return f"delays each gang that moves in an event by {cost['seconds']:g} s"
+    if cost["model"] == "strict":
+        return (
+            f"checkpoint {cost['checkpoint']:g} s, restore {cost['restore']:g} s; "
+            "GPUs are free once the checkpoint is taken"
+        )
+    return ", ".join(f"{name} {value}" for name, value in cost.items())
