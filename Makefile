@@ -83,10 +83,12 @@ types: $(STAMP) ## mypy, strict
 
 check: lint types test ## what CI runs
 
-lock: ## resolves requirements/locked.txt anew
+lock: ## resolves requirements/*.txt anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile -q --generate-hashes --no-annotate --no-header --universal --python-version 3.11 \
 	  --extra live --extra sweep pyproject.toml requirements/dev.in -o requirements/locked.txt
+	$(BIN)/uv pip compile -q --generate-hashes --no-annotate --no-header --universal --python-version 3.11 \
+	  --extra live -c requirements/locked.txt pyproject.toml requirements/image.in -o requirements/image.txt
 
 clean: ## removes the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo runs
