@@ -9,32 +9,9 @@ import sys
 from pathlib import Path
 
 from compass_abs.controller.service import Event
-from compass_abs.engines.protocol import Engine
 from compass_abs.model import NodeStatus
 from tests.engines.gangs import Story, phase_of
-
-
-def open_engine(kind: str, arguments: list[str]) -> Engine:
-    """The engine that the first arguments name; takes what it needs of them."""
-    if kind == "slurm":
-        from compass_abs.engines.slurm import SlurmEngine
-
-        return SlurmEngine(Path(arguments.pop(0)), configuration=Path(arguments.pop(0)))
-    if kind == "kubernetes":
-        from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings
-
-        root, kubeconfig, namespace = (arguments.pop(0) for _ in range(3))
-        client = Client.connect(kubeconfig=Path(kubeconfig))
-        return KubernetesEngine(Path(root), client, PodSettings(namespace=namespace, image="test"))
-    if kind == "ray":
-        from compass_abs.engines.ray import RayEngine
-
-        return RayEngine(Path(arguments.pop(0)), address=arguments.pop(0))
-    if kind == "local":
-        from compass_abs.engines.local import LocalEngine
-
-        return LocalEngine(Path(arguments.pop(0)), nodes=4, gpus=int(arguments.pop(0)), real_gpus=())
-    raise SystemExit(f"there is no engine {kind!r} here")
+from tests.engines.opening import open_engine
 
 
 def main() -> None:

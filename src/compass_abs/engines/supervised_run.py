@@ -176,6 +176,11 @@ class SupervisedRun:
             record = {"cause": end.cause, "code": end.code, "detail": end.detail, "time": time.time()}
             write_json(self.files.file(self.run, "verdict"), record)
 
+    def call_off(self, end: End) -> None:
+        """Ends what never started; should it start after all, late, its supervisor finds that it has been."""
+        self.path("claim").touch(mode=0o600)
+        self.finish(end)
+
     @property
     def expects_news(self) -> bool:
         """True while something is awaited of it that a migration or a start waits for."""

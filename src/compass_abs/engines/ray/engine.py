@@ -145,6 +145,10 @@ class RayEngine(SupervisedEngine[RayRun]):
                 run.gone_since = run.gone_since or now
                 if now - run.gone_since > FILE_PATIENCE or not run.running:
                     run.finish(self._verdict(run))
+            elif not run.actor_name and run.overdue_at is not None:
+                run.actor_name = actor_name(self.owner, run.run)
+                if self._is_gone(run):
+                    run.call_off(End(EndCause.SIGNALLED, 9, "called off before Ray had it"))
             elif not run.running and time.monotonic() > run.known_since + _START_PATIENCE:
                 run.finish(End(EndCause.EVICTED, detail=f"Ray did not start it within {_START_PATIENCE:g} s"))
                 self._kill_actor(run)

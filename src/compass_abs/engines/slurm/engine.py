@@ -27,6 +27,7 @@ from compass_abs.engines.slurm.reading import SlurmNode
 from compass_abs.engines.slurm.releasing import Releaser
 from compass_abs.engines.slurm.runs import SlurmRun
 from compass_abs.engines.slurm.snapshot import Snapshot, node_report
+from compass_abs.engines.slurm.strays import Strays
 from compass_abs.engines.supervised_engine import SupervisedEngine
 from compass_abs.engines.supervised_run import instance_order
 
@@ -54,6 +55,7 @@ class SlurmEngine(SupervisedEngine[SlurmRun]):
         self._asked = 0.0
         self._told_nodes: dict[str, NodeReport] = {}
         self._releaser = Releaser(self._commands)
+        self._strays = Strays()
         self._thread = threading.Thread(target=self._watch_over, name="slurm-engine", daemon=True)
         self._thread.start()
 
@@ -87,8 +89,12 @@ class SlurmEngine(SupervisedEngine[SlurmRun]):
                         run.slurm_says(job)
                         if job is not None and job.held and run.alive:
                             self._releaser.add(run.run, run.slurm_job, complete=True)
-                    elif not run.slurm_job and not run.submitted and run.alive:
+                    elif not run.slurm_job and not run.submitted and run.alive and run.known_since < began:
                         self._find_lost(run, snapshot)
+                strays = self._strays.of(snapshot, self.owner, self._runs.values(), began)
+            # A supervisor that was killed leaves its job to Slurm, which may not notice for minutes.
+            with contextlib.suppress(EngineUnavailableError, EngineRefusalError):
+                self._commands.cancel(strays)
             return snapshot
 
     def _recent(self) -> Snapshot:
@@ -98,12 +104,14 @@ class SlurmEngine(SupervisedEngine[SlurmRun]):
         return self._snapshot
 
     def _find_lost(self, run: SlurmRun, snapshot: Snapshot) -> None:
-        """An earlier engine died between its request and the answer: is there a job?"""
+        """The answer to its submission was lost, or an earlier engine died before it came: is there a job?"""
         job = snapshot.job_of(submission.comment(self.owner, run.run))
         if job is not None:
             run.slurm_job = job.id
             run.save()
             run.slurm_says(job)
+        elif run.overdue_at is not None:
+            run.call_off(End(EndCause.SIGNALLED, 9, "called off before Slurm had it"))
 
     def rendezvous(self, job_id: str, generation: int, nodes: Sequence[str]) -> Rendezvous:
         """The first node's address, and a port that isn't given out again soon."""
@@ -177,6 +185,10 @@ class SlurmEngine(SupervisedEngine[SlurmRun]):
             job = self._commands.submit(options, submission.batch_script(self.program, order_file))
         except EngineRefusalError:
             self._discard(run)
+            raise
+        except EngineUnavailableError:
+            # Nobody knows, but whoever looks from now on will.
+            run.known_since, run.submitted = time.monotonic(), 0.0
             raise
         with self._lock:
             run.slurm_job, run.submitted = job, time.monotonic()

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from compass_abs.engines.protocol import NodeHealth, NodeReport, RunId
 from compass_abs.engines.slurm.reading import SlurmJob, SlurmNode
+from compass_abs.engines.slurm.submission import comment_prefix
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Snapshot:
     def job(self, number: int, owner: str, run: RunId) -> SlurmJob | None:
         """The job of this number, if it still is the one of this run's instance: numbers start anew some day."""
         job = self._by_id.get(number)
-        if job is None or not job.comment.startswith(f"compass:{owner}:{run.job_id}/{run.number}@"):
+        if job is None or not job.comment.startswith(f"{comment_prefix(owner)}{run.job_id}/{run.number}@"):
             return None
         return job
 
@@ -37,7 +38,7 @@ class Snapshot:
         """GPUs that other people's jobs hold: job number → GPUs, by node."""
         found: dict[str, dict[int, int]] = {}
         for job in self.jobs:
-            if not job.active or job.comment.startswith(f"compass:{owner}:"):
+            if not job.active or job.comment.startswith(comment_prefix(owner)):
                 continue
             for name, gpus in zip(node_names(job.nodes), job.gpus, strict=False):
                 if gpus:

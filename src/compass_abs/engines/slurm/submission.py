@@ -14,7 +14,12 @@ _COMMENT = "compass"
 
 def comment(owner: str, run: RunId) -> str:
     """What a job's comment says: whose it is, and which run. The engine's only key in Slurm."""
-    return f"{_COMMENT}:{owner}:{run}"
+    return f"{comment_prefix(owner)}{run}"
+
+
+def comment_prefix(owner: str) -> str:
+    """What the comments of all our jobs begin with."""
+    return f"{_COMMENT}:{owner}:"
 
 
 def job_name(run: RunId) -> str:
