@@ -121,6 +121,13 @@ def test_what_declares_nothing_moves_only_when_that_is_assumed() -> None:
     assert len(assumed.pools[0].admissions.moves) == 1
 
 
+def test_pods_that_say_how_they_are_checkpointed_may_be_moved() -> None:
+    objects = fragmented()
+    for entry in objects[3:6]:
+        entry["metadata"] |= {"labels": {}, "annotations": {"compass-abs/checkpoint": "signal"}}
+    assert len(looked_at(*objects).pools[0].admissions.moves) == 1
+
+
 def test_what_can_not_be_classified_is_left_out_and_said_how_much() -> None:
     sliced = node("mig", model="H100-MIG-1g.10gb")
     odd = node("odd", gpus=6)

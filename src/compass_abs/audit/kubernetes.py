@@ -296,7 +296,7 @@ def _status_of(spec: Mapping[str, Any], status: Mapping[str, Any], where: str) -
 
 def is_kubernetes(document: Mapping[str, Any]) -> bool:
     """Whether this is what kubectl prints."""
-    return "apiVersion" in document or str(document.get("kind", "")).endswith(("List", "Node", "Pod"))
+    return "apiVersion" in document or "kind" in document
 
 
 def objects_of(document: Mapping[str, Any], source: str) -> list[Any]:

@@ -10,6 +10,8 @@ from compass_abs.audit.values import items, mapping, moment, text, whole
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")
 #: A declaration, as a label or an annotation, that a pod's gang can be checkpointed and moved.
 MOVABLE = "compass-abs/movable"
+#: How it is checkpointed, for the Kubernetes engine: who says how can be moved, too.
+CHECKPOINT = "compass-abs/checkpoint"
 #: Seconds that a move pauses its gang, as an annotation.
 PAUSE = "compass-abs/pause-seconds"
 
@@ -91,7 +93,9 @@ def read_pod(pod: Mapping[str, Any], resources: Sequence[str], where: str) -> Po
         created=moment(meta.get("creationTimestamp"), f"{where}: creationTimestamp"),
         started=moment(status.get("startTime"), f"{where}: startTime"),
         priority=_priority(spec.get("priority")),
-        movable="true" in (labels.get(MOVABLE), annotations.get(MOVABLE)),
+        movable="true" in (labels.get(MOVABLE), annotations.get(MOVABLE))
+        or CHECKPOINT in annotations
+        or CHECKPOINT in labels,
         pause=_pause(annotations.get(PAUSE), where),
         fixed=_fixed(namespace, owner, meta, annotations),
         policy=policy,

@@ -86,6 +86,8 @@ def shadow(
 
         _watch(state, look, every, hours * 3600)
         history = Journal.read(state)
+    elif not state.exists():
+        raise CompassError(f"{state}: there is nothing to report on yet; give --kubernetes, --slurm or --from")
     else:
         history = Journal.read(state)
     settings = ShadowOptions(name, tuple(parameters.items()), queue, assume_movable, pause)
