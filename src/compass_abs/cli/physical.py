@@ -1,5 +1,6 @@
 """`compass experiment physical`: the paper's physical deployment, on this machine."""
 
+import json
 from pathlib import Path
 
 import typer
@@ -29,9 +30,10 @@ def physical(
     seed: int = typer.Option(1, min=0),
     cold: bool = typer.Option(False, help="Start every process anew instead of forking a warm one."),
     out: Path = _OUT,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
     """Train Phys-Mix on 4 × 8 slots under each scheduler, the same arrivals for all, and replay it in the simulator."""
-    from compass_abs.controller.physical import run_physical, save, shortened, table
+    from compass_abs.controller.physical import run_physical, save, shortened, tables
     from compass_abs.controller.server import configure_logging
     from compass_abs.engines.local import Warmth
     from compass_abs.traces.synthesis import synthesize
@@ -45,5 +47,5 @@ def physical(
     for name in scheduler:
         runs.append(run_physical(mix, name, warmth, lambda text: typer.echo(text, err=True)))
         save(runs, out)
-    typer.echo(table(runs), nl=False)
-    typer.echo(f"saved in {out}", err=True)
+    typer.echo(json.dumps([run.as_dict() for run in runs], indent=2) if as_json else tables(runs).rstrip())
+    typer.echo(f"reports: {(out / 'live.html').resolve()} and {(out / 'replayed.html').resolve()}", err=True)
