@@ -15,15 +15,11 @@ from compass_abs.engines.protocol import Engine, NodeHealth
 from tests.engines.conformance import EngineConformance
 from tests.engines.gangs import GangConformance, undisturbed
 from tests.engines.kubernetes_cluster import RealNodes, healthy, skip_without_real_nodes
+from tests.engines.real_pods import pod_spec
 
 __all__ = ["undisturbed"]
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
-
-#: What a container needs of this machine to run the same programs: its root is empty.
-SHARED = [
-    folder for folder in ("/usr", "/bin", "/lib", "/lib64", "/opt", "/root", "/home", "/tmp") if Path(folder).exists()
-]
 
 
 def traces() -> dict[str, object]:
@@ -59,28 +55,6 @@ def commands() -> Iterator[str]:
             continue
 
 
-def pod_spec(nodes: int) -> dict[str, Any]:
-    """What pods need here beside what the engine gives them."""
-    mounts = [{"name": folder[1:], "mountPath": folder} for folder in SHARED]
-    # Names for the nodes' addresses: PyTorch asks for them, and waits for no answer.
-    names = [{"ip": f"10.77.0.{10 + number}", "hostnames": [f"n{number}"]} for number in range(1, nodes + 1)]
-    return {
-        "containers": [
-            {
-                "name": "instance",
-                "image": "localhost/host:1",
-                "imagePullPolicy": "Never",
-                "volumeMounts": mounts,
-                "env": [{"name": "GLOO_SOCKET_IFNAME", "value": "eth0"}, {"name": "OMP_NUM_THREADS", "value": "1"}],
-            }
-        ],
-        "volumes": [{"name": folder[1:], "hostPath": {"path": folder}} for folder in SHARED],
-        "dnsPolicy": "None",
-        "dnsConfig": {"nameservers": ["127.0.0.1"]},
-        "hostAliases": names,
-    }
-
-
 class OnRealNodes:
     """Fixtures and hooks."""
 
@@ -96,7 +70,7 @@ class OnRealNodes:
             end_all(self._engines[-1])
 
     def _open(self) -> KubernetesEngine:
-        settings = PodSettings(namespace=self._namespace, template={"spec": pod_spec(4)})
+        settings = PodSettings(namespace=self._namespace, template={"spec": pod_spec()})
         return KubernetesEngine(self._root, Client.connect(kubeconfig=self._cluster.kubeconfig), settings)
 
     def reopen(self, engine: Engine) -> Engine:
@@ -135,7 +109,7 @@ class TestGangsOnRealNodes(OnRealNodes, GangConformance):
 
 def gang_pod(name: str, gpus: int, command: str) -> Object:
     """A pod of one container that waits to be bound."""
-    spec = pod_spec(4)
+    spec = pod_spec()
     spec["containers"][0] |= {"command": ["/bin/sh", "-c", command], "resources": {"limits": {"nvidia.com/gpu": gpus}}}
     own = {"schedulerName": "somebody", "restartPolicy": "Never", "terminationGracePeriodSeconds": 20}
     return {"metadata": {"name": name}, "spec": {**spec, **own}}
