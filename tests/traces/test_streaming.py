@@ -1,7 +1,10 @@
 """A long file costs the memory of its jobs, not of its rows."""
 
+import gzip
 import tracemalloc
 from pathlib import Path
+
+import pytest
 
 from compass_abs.traces import BadRows, read_trace
 from tests.traces.files import HELIOS_HEADER, helios_row
@@ -38,3 +41,15 @@ def test_file_without_line_breaks_is_not_held_in_memory(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert len(trace.jobs) == 1
     assert peak < 15_000_000
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_reading_a_file_says_how_far_it_is_up_to_its_end(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"long{suffix}"
+    text = HELIOS_HEADER + "\n" + "".join(helios_row(i) + "\n" for i in range(20_000))
+    path.write_bytes(gzip.compress(text.encode()) if suffix.endswith(".gz") else text.encode())
+    seen: list[int] = []
+    read_trace(path, progress=seen.append)
+    assert len(seen) > 2
+    assert seen == sorted(seen)
+    assert seen[-1] == path.stat().st_size

@@ -68,7 +68,9 @@ def compare(
     choices = _choices(schedulers)
     parameters = options.parse_settings(settings, [choice.scheduler for choice in choices])
     domains = options.load_topology(topology)
-    workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains)
+    workload = options.load_workload(
+        trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains, quiet or as_json
+    )
     common: dict[str, Any] = {
         "topology": domains, "nodes": nodes, "eta": eta, "queue": queue, "cost": cost, "cost_model": cost_model,
         "checkpoint": checkpoint, "restore": restore, "checkpoint_period": checkpoint_period,

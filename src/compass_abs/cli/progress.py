@@ -2,20 +2,20 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
 
 #: Nobody needs a bar for less, in seconds.
 PATIENCE = 2.0
 
 
 class _Bar:
-    def __init__(self, title: str, total: int) -> None:
-        self._title, self._total = title, total
+    def __init__(self, title: str, total: int, columns: "Callable[[], tuple[ProgressColumn, ...]]") -> None:
+        self._title, self._total, self._columns = title, total, columns
         self._began = monotonic()
         self._shown: tuple[Progress, TaskID] | None = None
 
@@ -29,12 +29,9 @@ class _Bar:
 
     def _open(self) -> "tuple[Progress, TaskID]":
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs, done in"),
-            TimeRemainingColumn(),
-        )  # fmt: skip
+        columns = TextColumn("{task.description}"), BarColumn(), *self._columns(), TimeRemainingColumn()
         progress = Progress(*columns, console=Console(stderr=True), transient=True)
         progress.start()
         return progress, progress.add_task(self._title, total=self._total)
@@ -44,13 +41,39 @@ class _Bar:
             self._shown[0].stop()
 
 
-@contextmanager
-def progress_bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[int], None] | None]:
+def _jobs() -> "tuple[ProgressColumn, ...]":
+    from rich.progress import MofNCompleteColumn, TextColumn
+
+    return MofNCompleteColumn(), TextColumn("jobs, done in")
+
+
+def _bytes() -> "tuple[ProgressColumn, ...]":
+    from rich.progress import DownloadColumn, TextColumn
+
+    return DownloadColumn(), TextColumn("read, done in")
+
+
+def progress_bar(title: str, total: int, quiet: bool) -> AbstractContextManager[Callable[[int], None] | None]:
     """Yields what to call with the number of jobs done; None where nobody would see it."""
+    return _watched(title, total, quiet, _jobs)
+
+
+def reading_bar(trace: str, quiet: bool = False) -> AbstractContextManager[Callable[[int], None] | None]:
+    """Yields what to call with the bytes that have been read of a trace's file; None where nobody would see it."""
+    from compass_abs.traces.catalog import locate
+
+    path, _ = locate(trace)
+    return _watched(f"reading {path.name}", path.stat().st_size, quiet, _bytes)
+
+
+@contextmanager
+def _watched(
+    title: str, total: int, quiet: bool, columns: "Callable[[], tuple[ProgressColumn, ...]]"
+) -> Iterator[Callable[[int], None] | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    bar = _Bar(title, total)
+    bar = _Bar(title, total, columns)
     try:
         yield bar
     finally:

@@ -57,7 +57,9 @@ def simulate(
     name, parameters = parse_choice(scheduler)
     parameters |= options.parse_settings(settings, [name])[name]
     domains = options.load_topology(topology)
-    workload = options.load_workload(trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains)
+    workload = options.load_workload(
+        trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains, quiet or as_json
+    )
     setup = options.make_setup(
         workload, name, parameters, topology=domains, nodes=nodes, eta=eta, queue=queue, cost=cost,
         cost_model=cost_model, checkpoint=checkpoint, restore=restore,
@@ -73,8 +75,10 @@ def simulate(
             )
             result.save(out, existing)
             summary = result.summary
-    limit = None if setup.node_changes else bound(workload.jobs, setup)
-    over = {} if limit is None else dict(ratios(summary, limit))
+    over: dict[str, float] = {}
+    if not setup.node_changes:
+        with progress_bar("bound", len(workload.jobs), quiet or as_json) as progress:
+            over = dict(ratios(summary, bound(workload.jobs, setup, progress=progress)))
     if as_json:
         shown = {
             "trace": dict(workload.about),

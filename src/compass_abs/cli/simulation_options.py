@@ -79,22 +79,26 @@ def load_workload(
     day: int | None,
     window: str | None,
     topology: "Topology | None" = None,
+    quiet: bool = False,
 ) -> "Workload":
     """The part of the trace that the options name."""
+    from compass_abs.cli.progress import reading_bar
     from compass_abs.simulation.workload import day_workload, whole_workload, window_workload
     from compass_abs.traces import BadRows, Tail, read_trace
 
     if day is not None and window is not None:
         raise OptionError("--day and --window exclude each other; give one")
-    found = read_trace(
-        trace,
-        format_name,
-        BadRows.SKIP if skip_bad_rows else BadRows.RAISE,
-        # Instances may be as large as a domain.
-        largest_instance=None if topology is None else topology.largest_instance,
-        tail=Tail.REFILLED if refill_tail else Tail.AS_PUBLISHED,
-        seed=seed,
-    )
+    with reading_bar(trace, quiet) as progress:
+        found = read_trace(
+            trace,
+            format_name,
+            BadRows.SKIP if skip_bad_rows else BadRows.RAISE,
+            # Instances may be as large as a domain.
+            largest_instance=None if topology is None else topology.largest_instance,
+            tail=Tail.REFILLED if refill_tail else Tail.AS_PUBLISHED,
+            seed=seed,
+            progress=progress,
+        )
     if day is not None:
         return day_workload(found, day)
     if window is not None:

@@ -276,22 +276,25 @@ def _read(
     refill_tail: bool,
     seed: int,
 ) -> "Trace":
+    from compass_abs.cli.progress import reading_bar
     from compass_abs.traces import BadRows, RowOrder, Tail, TraceError, read_trace
 
     try:
         start = None if origin is None else datetime.fromisoformat(origin)
     except ValueError:
         raise TraceError(f"--origin is {origin!r}, expected a date and time such as 2017-08-14T23:27") from None
-    return read_trace(
-        trace,
-        format_,
-        BadRows.SKIP if skip_bad_rows else BadRows.RAISE,
-        capacity=capacity,
-        order=RowOrder.ANY if any_order else None,
-        origin=start,
-        tail=Tail.REFILLED if refill_tail else Tail.AS_PUBLISHED,
-        seed=seed,
-    )
+    with reading_bar(trace) as progress:
+        return read_trace(
+            trace,
+            format_,
+            BadRows.SKIP if skip_bad_rows else BadRows.RAISE,
+            capacity=capacity,
+            order=RowOrder.ANY if any_order else None,
+            origin=start,
+            tail=Tail.REFILLED if refill_tail else Tail.AS_PUBLISHED,
+            seed=seed,
+            progress=progress,
+        )
 
 
 def _sliced(trace: "Trace", number: int | None, start: str | None, end: str | None) -> "Trace":

@@ -1,6 +1,6 @@
 """Turns the rows of one file into a trace, and counts what is left out and why."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -77,8 +77,12 @@ class Place:
 class Gatherer:
     """Collects the rows of one file."""
 
-    def __init__(self, file: str, bad_rows: BadRows, order: RowOrder) -> None:
+    def __init__(
+        self, file: str, bad_rows: BadRows, order: RowOrder, progress: Callable[[int], None] | None = None
+    ) -> None:
         self.file = file
+        #: To be called with the bytes of the file read so far.
+        self.progress = progress
         self.bad_rows = bad_rows
         self.order = order
         self.dropped: dict[str, int] = {}

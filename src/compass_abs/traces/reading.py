@@ -1,5 +1,6 @@
 """From a name or a file to a `Trace`, whatever its format."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -26,13 +27,14 @@ def read_trace(
     origin: datetime | None = None,
     tail: Tail = Tail.AS_PUBLISHED,
     seed: int = 0,
+    progress: Callable[[int], None] | None = None,
 ) -> Trace:
     """The jobs of a named trace or of a file, preprocessed as in the paper.
 
     A name is looked up under $COMPASS_TRACES, then among the fetched files, then among the bundled samples. `origin`
     is the clock time of second 0 for files with relative times, and the first midnight for files with dates.
     `largest_instance` is for clusters whose instances may span several nodes of a domain: its GPUs.
-    `seed` is used by `Tail.REFILLED` only.
+    `seed` is used by `Tail.REFILLED` only. `progress` is called with the bytes of the file read so far.
     """
     path, published = locate(name_or_path)
     chosen = _by_name(format) if format else _by_content(path)
@@ -41,7 +43,7 @@ def read_trace(
         nodes = largest_instance
     elif nodes not in CAPACITIES and (capacity is not None or not 1 <= nodes <= LARGEST_CAPACITY * 8):
         raise TraceError(f"{path}: capacity is {nodes}, expected one of {', '.join(map(str, CAPACITIES))}")
-    gatherer = Gatherer(str(path), bad_rows, order or chosen.order)
+    gatherer = Gatherer(str(path), bad_rows, order or chosen.order, progress)
     chosen.gather(path, nodes, gatherer)
     if origin is None and published is not None:
         origin = published.origin

@@ -6,9 +6,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader, FileIO, TextIOWrapper
 from operator import itemgetter
 from pathlib import Path
-from typing import TextIO
+from typing import Any, BinaryIO, TextIO, cast
 
 from compass_abs.traces.errors import BadValueError, TraceError
 from compass_abs.traces.gathering import Clock, Gatherer, JobRow, LeftOut, Place, RowOrder
@@ -17,6 +18,8 @@ from compass_abs.traces.trace import Trace
 #: A header longer than this is no header.
 _LONGEST_HEADER = 65_536
 _LONGEST_LINE = 1 << 20
+#: Read from the disk at once.
+_BUFFER = 1 << 16
 
 #: What a format makes of the values of its columns.
 ParseRow = Callable[[Sequence[str], int], JobRow | LeftOut]
@@ -59,7 +62,7 @@ class TableFormat:
 
     def gather(self, path: Path, capacity: int, gatherer: Gatherer) -> None:
         """Reads every row of the file into the gatherer."""
-        with open_text(path) as stream:
+        with open_text(path, gatherer.progress) as stream:
             header, line = read_header(stream, path)
             missing = [c for c in self.columns if c not in header]
             if missing:
@@ -81,22 +84,34 @@ class TableFormat:
                     gatherer.leave_out(row)  # type: ignore[arg-type]
 
 
+class _Watched(FileIO):
+    """A file that says how far it has been read."""
+
+    def __init__(self, path: Path, progress: Callable[[int], None]) -> None:
+        super().__init__(path)
+        self._progress = progress
+
+    def readinto(self, buffer: Any) -> int:
+        found = super().readinto(buffer) or 0
+        self._progress(self.tell())
+        return found
+
+
 @contextmanager
-def open_text(path: Path) -> Iterator[TextIO]:
+def open_text(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[TextIO]:
     """The file as text, unpacked when its name ends in .gz.
 
-    Bytes that are not UTF-8 become U+FFFD, which no value accepts: a bad row, not the end of the file.
+    Bytes that are not UTF-8 become U+FFFD, which no value accepts: a bad row, not the end of the file. `progress` is
+    called with the bytes of the file that have been read, packed ones if it is packed.
     """
     if path.is_dir():
         inside = sorted(p.name for p in path.iterdir() if p.is_file())[:5]
         raise TraceError(f"{path} is a folder; name a file in it" + (f", such as {inside[0]}" if inside else ""))
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as stream:
-                yield stream
-        else:
-            with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
-                yield stream
+        raw = FileIO(path) if progress is None else _Watched(path, progress)
+        with BufferedReader(raw, _BUFFER) as stored:
+            unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=stored)) if path.suffix == ".gz" else stored
+            yield TextIOWrapper(unpacked, encoding="utf-8-sig", errors="replace", newline="")
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 

@@ -43,7 +43,7 @@ class PhillyLog:
 
     def gather(self, path: Path, capacity: int, gatherer: Gatherer) -> None:
         """Reads every record of the file into the gatherer."""
-        with open_text(path) as stream:
+        with open_text(path, gatherer.progress) as stream:
             for number, record in enumerate(_records(stream, path), start=1):
                 try:
                     row = _parse(record, capacity)
