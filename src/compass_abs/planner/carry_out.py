@@ -1,6 +1,8 @@
 """From counts to moves: which instance goes where, and in which order, so that every step fits."""
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from compass_abs.model import Cause, ClusterState, Instance, Migration, NodeStatus
 from compass_abs.planner.problem import Problem
@@ -152,24 +154,27 @@ class _Waves:
         """Moves into slots that are free before anything of this wave has left."""
         work, moves = self.work, []
         paused: dict[str, None] = {}
+        #: How many slots of each node are still open: looked up for every candidate of every slot.
+        awaited = Counter(chain.from_iterable(work.slots))
         for size in range(work.capacity, 0, -1):
             leaving, slots = work.leaving[size], work.slots[size]
             if not leaving:
                 continue
             for slot in sorted(dict.fromkeys(slots), key=lambda index: (index in work.evicting, index)):
                 while leaving and slot in slots and self._free(slot) >= size:
-                    instance = min(leaving, key=lambda i: self._urgency(i, paused))
+                    instance = min(leaving, key=lambda i: self._urgency(i, awaited, paused))
                     moves.append(self._move(instance, slot, size))
                     paused[instance.job_id] = None
                     leaving.remove(instance)
                     slots.remove(slot)
+                    awaited[slot] -= 1
         return moves
 
-    def _urgency(self, instance: Instance, paused: dict[str, None]) -> tuple[bool, bool, Instance]:
+    def _urgency(
+        self, instance: Instance, awaited: Counter[int], paused: dict[str, None]
+    ) -> tuple[bool, bool, Instance]:
         """Those whose node is waited for first, then those whose gang pauses anyhow."""
-        node = self.work.at[instance]
-        awaited = any(node in slots for slots in self.work.slots)
-        return (not awaited, instance.job_id not in paused, instance)
+        return (not awaited[self.work.at[instance]], instance.job_id not in paused, instance)
 
     def _detour(self) -> Migration | None:
         """The smallest move to a scratch node that lets another one happen."""
