@@ -1,21 +1,20 @@
 """What every engine must do, as tests: subclass `EngineConformance` with an `engine` fixture.
 
+Beside it `GangConformance` (`gangs.py`): whole stories with a real controller and a real DDP job; and
+`FaultSchedule` (`fault_schedule.py`): random ones.
+
 Real processes on at least two ready nodes of at least four GPUs. The file system of the tests must be visible to the
 instances, at the same paths. A class attribute says how patient to be; hooks left out skip what needs them.
 """
 
-import sys
+import json
 import time
-import uuid
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from compass_abs.engines.protocol import (
     AfterCheckpoint,
-    Capability,
     CheckpointMode,
     CheckpointRequest,
     EndCause,
@@ -27,90 +26,15 @@ from compass_abs.engines.protocol import (
     RunPhase,
     RunReport,
     StaleGenerationError,
-    StartOrder,
-    Workload,
 )
+from tests.engines.gang_orders import GangOrders
+from tests.engines.shorthands import COOPERATIVE, end_all
 
-COOPERATIVE = Path(__file__).with_name("cooperative.py")
+__all__ = ["COOPERATIVE", "EngineConformance", "end_all"]
 
 
-class EngineConformance:
+class EngineConformance(GangOrders):
     """See the module's docstring."""
-
-    #: Seconds within which this engine does what it was asked.
-    patience: ClassVar[float] = 20.0
-    #: Seconds within which a death is seen.
-    notices_within: ClassVar[float] = 2.0
-
-    def reopen(self, engine: Engine) -> Engine:
-        """A second engine on what the first one left, which is closed; the one used from then on."""
-        pytest.skip("this engine can't be reopened in a test")
-
-    # ---- shorthands
-
-    @pytest.fixture
-    def job(self, request: pytest.FixtureRequest) -> str:
-        return f"t-{uuid.uuid4().hex[:10]}"
-
-    def nodes(self, engine: Engine) -> list[str]:
-        return [node.name for node in engine.observe().nodes if node.health is NodeHealth.READY]
-
-    def orders(
-        self,
-        engine: Engine,
-        job: str,
-        nodes: Sequence[str],
-        command: Sequence[str],
-        gpus: int = 1,
-        generation: int = 1,
-        resume_from: Sequence[str] = (),
-        **workload: object,
-    ) -> list[StartOrder]:
-        meeting = engine.rendezvous(job, generation, nodes)
-        return [
-            StartOrder(
-                run=RunId(job, number, generation),
-                workload=Workload(tuple(command), **workload),  # type: ignore[arg-type]
-                nodes=tuple(nodes),
-                gpus=gpus,
-                rendezvous=meeting,
-                resume_from=resume_from[number] if resume_from else "",
-            )
-            for number in range(len(nodes))
-        ]
-
-    def python(self, program: str, *arguments: str) -> list[str]:
-        return [sys.executable, "-c", program, *arguments]
-
-    def seen(self, engine: Engine, run: RunId) -> RunReport | None:
-        return next((report for report in engine.observe().runs if report.run == run), None)
-
-    def until(
-        self, engine: Engine, run: RunId, what: Callable[[RunReport], object], seconds: float | None = None
-    ) -> RunReport:
-        deadline = time.monotonic() + (seconds or self.patience)
-        report = self.seen(engine, run)
-        while time.monotonic() < deadline:
-            if report is not None and what(report):
-                return report
-            time.sleep(0.02)
-            report = self.seen(engine, run)
-        raise AssertionError(f"{run} is {report} after {seconds or self.patience} s; log: {self.log(engine, run)!r}")
-
-    def ended(self, engine: Engine, run: RunId) -> RunReport:
-        return self.until(engine, run, lambda report: report.phase is RunPhase.ENDED)
-
-    def running(self, engine: Engine, run: RunId, steps: int = 1) -> RunReport:
-        return self.until(engine, run, lambda report: report.progress and report.progress.step >= steps)
-
-    def log(self, engine: Engine, run: RunId) -> str:
-        try:
-            return engine.read_log(run, 0, 1 << 20).decode()
-        except EngineRefusalError:
-            return "no log"
-
-    def cooperative(self, steps: int, pause: float = 0.02) -> list[str]:
-        return [sys.executable, str(COOPERATIVE), str(steps), str(pause)]
 
     # ---- what must hold
 
@@ -129,8 +53,6 @@ class EngineConformance:
             report = self.ended(engine, order.run)
             assert report.end is not None
             assert report.end.clean, self.log(engine, order.run)
-            import json
-
             line = next(line for line in self.log(engine, order.run).splitlines() if line.startswith("ENV"))
             environment = json.loads(line[3:])
             expected = {
@@ -324,47 +246,6 @@ class EngineConformance:
         self.ended(engine, order.run)
         with pytest.raises(EngineRefusalError):
             engine.request_checkpoint(order.run, CheckpointRequest("r1", AfterCheckpoint.HOLD))
-
-    def test_gang_moves_one_instance_and_goes_on_at_its_step(self, engine: Engine, job: str) -> None:
-        first, second = self.nodes(engine)[:2]
-        rejoins = Capability.REJOIN in engine.capabilities
-        old = self.orders(engine, job, [first, first], self.cooperative(10_000))
-        for order in old:
-            engine.start(order)
-        for order in old:
-            self.running(engine, order.run)
-            engine.request_checkpoint(order.run, CheckpointRequest("m1", AfterCheckpoint.HOLD))
-        acknowledgements = [
-            self.until(engine, order.run, lambda report: report.acknowledgement).acknowledgement for order in old
-        ]
-        paths = [answer.path for answer in acknowledgements if answer is not None]
-        for order in old[1 if rejoins else 0 :]:
-            engine.stop(order.run, 10.0)
-            self.ended(engine, order.run)
-        new = self.orders(engine, job, [first, second], self.cooperative(10_000), generation=2, resume_from=paths)
-        if rejoins:
-            engine.rejoin(new[0], old[0].run)
-            engine.rejoin(new[0], old[0].run)
-        else:
-            engine.start(new[0])
-        engine.start(new[1])
-        for order, answer in zip(new, acknowledgements, strict=True):
-            assert answer is not None
-            report = self.until(
-                engine,
-                order.run,
-                lambda report, began=answer.step: report.progress and report.progress.step > began,  # type: ignore[misc]
-            )
-            assert report.progress is not None
-            assert report.progress.resumed_at == answer.step
-            assert report.node == order.node
-        if rejoins:
-            end = self.ended(engine, old[0].run).end
-            assert end is not None
-            assert end.cause is EndCause.REJOINED
-        for order in new:
-            engine.kill(order.run)
-            self.ended(engine, order.run)
 
     def test_run_is_observed_until_it_is_forgotten_and_its_log_stays(self, engine: Engine, job: str) -> None:
         (order,) = self.orders(engine, job, self.nodes(engine)[:1], self.python("print('0123456789')"))

@@ -3,14 +3,17 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from compass_abs.engines.local import LocalEngine
 from compass_abs.engines.protocol import EndCause, Engine, EngineRefusalError, Limits, NodeHealth, RunId, RunPhase
-from tests.engines.conformance import EngineConformance
+from tests.engines.conformance import EngineConformance, end_all
+from tests.engines.gangs import GangConformance, undisturbed
+
+__all__ = ["undisturbed"]
 
 
 class TestLocalEngine(EngineConformance):
@@ -21,13 +24,7 @@ class TestLocalEngine(EngineConformance):
         self._root = tmp_path / "engine"
         self._engines = [LocalEngine(self._root, nodes=2, gpus=4, real_gpus=())]
         yield self._engines[0]
-        engine = self._engines[-1]
-        for report in engine.observe().runs:
-            engine.kill(report.run)
-        deadline = time.monotonic() + 5
-        while any(r.phase is not RunPhase.ENDED for r in engine.observe().runs) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        engine.close()
+        end_all(self._engines[-1])
 
     def reopen(self, engine: Engine) -> Engine:
         engine.close()
@@ -145,9 +142,29 @@ class TestWarmLocalEngine(TestLocalEngine):
         while not all(standbys.ready(node) for node in ("n0", "n1")) and time.monotonic() < deadline:
             time.sleep(0.1)
         yield self._engines[0]
-        engine = self._engines[-1]
-        for report in engine.observe().runs:
-            engine.kill(report.run)
-        time.sleep(0.2)
-        engine.close()
+        end_all(self._engines[-1])
         self._engines[0].close()
+
+
+@pytest.mark.engine
+class TestLocalGangs(GangConformance):
+    @pytest.fixture
+    def engine(self, tmp_path: Path) -> Iterator[Engine]:
+        self._root = tmp_path / "engine"
+        self._engines = [self._open()]
+        yield self._engines[0]
+        end_all(self._engines[-1])
+
+    def _open(self) -> LocalEngine:
+        return LocalEngine(self._root, nodes=4, gpus=4, real_gpus=())
+
+    def reopen(self, engine: Engine) -> Engine:
+        engine.close()
+        self._engines.append(self._open())
+        return self._engines[-1]
+
+    def serving(self) -> Sequence[str]:
+        return ["local", str(self._root), "4", "4"]
+
+    def lose_node(self, engine: LocalEngine, node: str) -> None:  # type: ignore[override]
+        engine.kill_node(node)

@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,12 @@ from compass_abs.engines.protocol import (
     EngineRefusalError,
     EngineUnavailableError,
     NodeHealth,
-    NodeReport,
     RunPhase,
 )
 from compass_abs.engines.ray import RayEngine
 from compass_abs.engines.ray.engine import RayRun
 from compass_abs.engines.ray.nodes import RayNode
-from tests.engines.conformance import EngineConformance
+from tests.engines.conformance import EngineConformance, end_all
 from tests.engines.gangs import GangConformance, undisturbed
 from tests.engines.ray_cluster import RayCluster, ray_cluster
 
@@ -34,16 +34,6 @@ pytestmark = pytest.mark.engine
 def cluster() -> Iterator[RayCluster]:
     with ray_cluster(nodes=3, gpus=8) as found:
         yield found
-
-
-def end_all(engine: Engine) -> None:
-    """Leaves nothing for the next test."""
-    for report in engine.observe().runs:
-        engine.kill(report.run)
-    deadline = time.monotonic() + 15
-    while any(r.phase is not RunPhase.ENDED for r in engine.observe().runs) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    engine.close()
 
 
 class OnRay:
@@ -63,42 +53,26 @@ class OnRay:
         self._engines.append(RayEngine(self._root, self._cluster.address))
         return self._engines[-1]
 
-
-class TestRayEngine(OnRay, EngineConformance):
-    def test_tasks_of_others_close_a_node_and_refuse_what_does_not_fit(self, engine: Engine, job: str) -> None:
+    @contextmanager
+    def occupy(self, engine: Engine, node: str, gpus: int) -> Iterator[None]:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        first, second = self.nodes(engine)[:2]
-        ids = {node["Labels"].get("name"): node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        ids = {each["Labels"].get("name"): each["NodeID"] for each in ray.nodes() if each["Alive"]}
 
-        @ray.remote(num_gpus=6, num_cpus=0)
+        @ray.remote(num_gpus=gpus, num_cpus=0)
         class Stranger:
             def ready(self) -> bool:
                 return True
 
-        stranger: Any = Stranger.options(scheduling_strategy=NodeAffinitySchedulingStrategy(ids[first], soft=False))
+        stranger: Any = Stranger.options(scheduling_strategy=NodeAffinitySchedulingStrategy(ids[node], soft=False))
         actor = stranger.remote()
         ray.get(actor.ready.remote(), timeout=30)
-        self.until_node(
-            engine, first, lambda report: report.health is NodeHealth.CORDONED and "6 GPUs" in report.detail
-        )
-        (order,) = self.orders(engine, job, [first], self.python("pass"), 4)
-        with pytest.raises(EngineRefusalError, match="2 free GPUs"):
-            engine.start(order)
-        assert self.seen(engine, order.run) is None
-        (other,) = self.orders(engine, job, [second], self.python("pass"), 4)
-        engine.start(other)
-        self.ended(engine, other.run)
+        yield
         ray.kill(actor)
-        self.until_node(engine, first, lambda report: report.health is NodeHealth.READY)
 
-    def until_node(self, engine: Engine, name: str, what: Callable[[NodeReport], object]) -> None:
-        deadline = time.monotonic() + self.patience
-        while not what(report := next(node for node in engine.observe().nodes if node.name == name)):
-            assert time.monotonic() < deadline, report
-            time.sleep(0.1)
 
+class TestRayEngine(OnRay, EngineConformance):
     def test_actor_whose_answer_was_lost_is_found_again_instead_of_made_twice(
         self, engine: RayEngine, job: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

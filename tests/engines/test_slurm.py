@@ -4,6 +4,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,13 @@ import pytest
 from compass_abs.engines.protocol import (
     EndCause,
     Engine,
-    EngineRefusalError,
     EngineUnavailableError,
-    NodeHealth,
     RunPhase,
 )
 from compass_abs.engines.slurm import SlurmEngine
 from compass_abs.engines.slurm.commands import SlurmCommands
 from compass_abs.engines.slurm.reading import SlurmJob, read_jobs
-from tests.engines.conformance import EngineConformance
+from tests.engines.conformance import EngineConformance, end_all
 from tests.engines.gangs import GangConformance, undisturbed
 from tests.engines.slurm_cluster import SlurmCluster, skip_without_slurm
 
@@ -36,16 +35,6 @@ def cluster() -> Iterator[SlurmCluster]:
         cluster = SlurmCluster(Path(base) / "c", nodes=8, gpus=8)
         yield cluster
         cluster.down()
-
-
-def end_all(engine: Engine) -> None:
-    """Leaves nothing for the next test."""
-    for report in engine.observe().runs:
-        engine.kill(report.run)
-    deadline = time.monotonic() + 15
-    while any(r.phase is not RunPhase.ENDED for r in engine.observe().runs) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    engine.close()
 
 
 class OnSlurm:
@@ -65,6 +54,13 @@ class OnSlurm:
         self._engines.append(SlurmEngine(self._root, configuration=self._cluster.conf))
         return self._engines[-1]
 
+    @contextmanager
+    def occupy(self, engine: Engine, node: str, gpus: int) -> Iterator[None]:
+        wanted = ["-w", node, f"--gres=gpu:{gpus}", "-o", "/dev/null", "--wrap", "sleep 100"]
+        foreign = self._cluster.run("sbatch", "--parsable", *wanted).strip()
+        yield
+        self._cluster.run("scancel", foreign)
+
 
 class TestSlurmEngine(OnSlurm, EngineConformance):
     def test_gang_is_released_in_one_command(self, engine: Engine, job: str) -> None:
@@ -80,33 +76,6 @@ class TestSlurmEngine(OnSlurm, EngineConformance):
     def _jobs(self, job: str) -> list[SlurmJob]:
         found = read_jobs(json.loads(self._cluster.run("squeue", "--states=all", "--json")))
         return [one for one in found if f":{job}/" in one.comment]
-
-    def test_jobs_of_others_close_a_node_and_refuse_what_does_not_fit(self, engine: Engine, job: str) -> None:
-        first, second = self.nodes(engine)[:2]
-        foreign = self._cluster.run(
-            "sbatch", "--parsable", "-w", first, "--gres=gpu:6", "-o", "/dev/null", "--wrap", "sleep 100"
-        ).strip()
-        try:
-            deadline = time.monotonic() + 20
-            while not (report := next(n for n in engine.observe().nodes if n.name == first)).detail:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-            assert (report.gpus, report.health) == (8, NodeHealth.CORDONED)
-            assert "6 GPUs" in report.detail
-            assert foreign in report.detail
-            (order,) = self.orders(engine, job, [first], self.python("pass"), 4)
-            with pytest.raises(EngineRefusalError, match="2 free GPUs"):
-                engine.start(order)
-            assert self.seen(engine, order.run) is None
-            (other,) = self.orders(engine, job, [second], self.python("pass"), 4)
-            engine.start(other)
-            self.ended(engine, other.run)
-        finally:
-            self._cluster.run("scancel", foreign)
-        deadline = time.monotonic() + 20
-        while first not in self.nodes(engine):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
     def test_job_cancelled_by_an_operator_is_not_done_even_if_it_leaves_with_0(self, engine: Engine, job: str) -> None:
         program = (

@@ -25,7 +25,7 @@ class ProcessGroup:
         self._mates: dict[int, socket.socket] = {}
         self._rank = rank
         if rank == 0 and world > 1:
-            with socket.create_server(address) as server:
+            with socket.create_server((address[0] if address[0].startswith("127.") else "", address[1])) as server:
                 server.settimeout(PATIENCE)
                 while len(self._mates) < world - 1:
                     self._admit(server.accept()[0], name)

@@ -399,8 +399,9 @@ class LocalEngine:
                 self._tell(run)
                 continue
             if run.watch is None:
-                # Its shim had ended before it could be watched.
+                # Its shim had ended before it could be watched, or hadn't said yet which process it is.
                 run.supervisor_gone()
+                self._register(run)
             if run.kill_at is not None and now >= run.kill_at:
                 run.kill()
                 run.kill_at = now + 1.0

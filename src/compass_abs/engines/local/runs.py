@@ -171,11 +171,15 @@ class LocalRun:
         return self.files.control(self.run)
 
     def supervisor_gone(self) -> None:
-        """Its shim has ended: how did the instance?"""
+        """Its shim has ended, or was started by an earlier engine and hasn't been seen: how is the instance?"""
         self.read_end()
         if self.end is None and not self.read_process() and time.time() < self.ordered + _SHIM_PATIENCE:
             return
-        if self.end is None:
+        if self.end is None and self.watch is None and self.supervisor is not None:
+            self.watch = processes.open_watch(self.supervisor)
+        if self.end is None and self.watch is None:
+            # Should it start after all, late, it finds no order.
+            self.files.file(self.run, "order").unlink(missing_ok=True)
             if self.process is not None:
                 processes.kill_group(self.process)
             if contract_files.finished(self.control, self.run.number):
