@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from compass_abs.model import CompassError
+from compass_abs.training.staging import Bytes, Staging, flat_bytes, start_writeback
 
 _MAGIC = b"CMPSCKP1"
 _PREFIX = struct.Struct("<8sQQ")
@@ -80,8 +81,21 @@ def to_host(tensors: Sequence[Any]) -> list[Any]:
     import torch
 
     copies = [torch.empty_like(t, device="cpu", memory_format=torch.contiguous_format) for t in tensors]
-    for copy, tensor in zip(copies, tensors, strict=True):
-        copy.copy_(tensor)
+    staging = Staging(_PIECE)
+
+    def copy(extent: tuple[Bytes, Bytes]) -> None:
+        target, source = extent
+        target.copy_(staging.in_host_memory(source))
+
+    # In pieces, since faulting in the pages of the copies takes longer than the copying and is what threads can share.
+    extents = [
+        (target[start : start + _PIECE], source[start : start + _PIECE])
+        for target, source in zip(map(flat_bytes, copies), map(flat_bytes, tensors), strict=True)
+        for start in range(0, len(source), _PIECE)
+    ]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(copy, extents):
+            pass
     return copies
 
 
@@ -90,18 +104,20 @@ def write_payload(path: Path, skeleton: bytes, tensors: Sequence[Any]) -> str:
 
     The digest is SHA-256 over the SHA-256 of each extent in order: the header, then every tensor in pieces of 8 MiB.
     """
-    views = [_bytes_of(tensor) for tensor in tensors]
     table = json.dumps([[str(t.dtype).removeprefix("torch."), list(t.shape)] for t in tensors]).encode()
     header = _PREFIX.pack(_MAGIC, len(skeleton), len(table)) + skeleton + table
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        staging = Staging(_PIECE)
 
-        def write(extent: tuple[int, memoryview]) -> bytes:
-            offset, view = extent
+        def write(extent: tuple[int, Bytes]) -> bytes:
+            offset, piece = extent
+            view = staging.view(piece)
             _write_at(descriptor, view, offset)
+            start_writeback(descriptor, offset, len(view))
             return hashlib.sha256(view).digest()
 
-        digest = _digest(write, list(_extents(memoryview(header), views)))
+        digest = _digest(write, list(_extents(memoryview(header), [flat_bytes(tensor) for tensor in tensors])))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -144,7 +160,7 @@ def _write_at(descriptor: int, view: memoryview, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def _digest(work: Callable[[tuple[int, memoryview]], bytes], extents: list[tuple[int, memoryview]]) -> str:
+def _digest(work: Callable[[tuple[int, Bytes]], bytes], extents: list[tuple[int, Bytes]]) -> str:
     if len(extents) < 4:
         return hashlib.sha256(b"".join(map(work, extents))).hexdigest()
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -158,11 +174,11 @@ def _offsets(start: int, sizes: Sequence[int]) -> Iterator[int]:
         start += size
 
 
-def _extents(header: memoryview, views: Sequence[memoryview]) -> Iterator[tuple[int, memoryview]]:
+def _extents(header: memoryview, bodies: Sequence[Bytes]) -> Iterator[tuple[int, Bytes]]:
     yield 0, header
-    for offset, view in zip(_offsets(len(header), [len(v) for v in views]), views, strict=True):
-        for start in range(0, len(view), _PIECE):
-            yield offset + start, view[start : start + _PIECE]
+    for offset, body in zip(_offsets(len(header), [len(body) for body in bodies]), bodies, strict=True):
+        for start in range(0, len(body), _PIECE):
+            yield offset + start, body[start : start + _PIECE]
 
 
 def _count(shape: Sequence[int]) -> int:
@@ -183,20 +199,6 @@ def _torch_dtype(name: str) -> Any:
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"unknown element type {name!r}")
     return dtype
-
-
-def _bytes_of(tensor: Any) -> memoryview:
-    if not tensor.numel():
-        return memoryview(b"")
-    import ctypes
-
-    import torch
-
-    flat = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
-    # Through the address, since numpy is not ours to require; `flat` is kept alive by the buffer.
-    buffer = (ctypes.c_char * flat.numel()).from_address(flat.data_ptr())
-    buffer._keep = flat
-    return memoryview(buffer).cast("B")
 
 
 def _tensor_of(view: memoryview, dtype: str, shape: Sequence[int]) -> Any:
