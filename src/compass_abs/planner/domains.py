@@ -13,7 +13,7 @@ fewer members in use never need more domains.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compass_abs.fragmentation.levels import demand_by_level, fewest_used_by_level
 from compass_abs.model import Cause, Instance, Job, Migration
@@ -36,6 +36,8 @@ class _Way:
     waves: tuple[Wave, ...]
     panels: tuple[int, ...]
     cost: float
+    #: No way costs less.
+    bound: float = 0.0
 
 
 def plan_domains(
@@ -56,15 +58,14 @@ def plan_domains(
     shortage = _shortage(state, job)
     if shortage is not None:
         return shortage
-    planner, room = _Planner(state, costs, effort, cause), Room(job.instances, units)
-    way = planner.room(state, level, room)
+    way = _Planner(state, costs, effort, cause).room(state, level, Room(job.instances, units))
     if way is None:
         held = sum(not state.job(job_id).movable for job_id in state.gangs)
         detail = f"a packing exists, but not around the {held} jobs that may not move and the panels that are not up"
         return Impossible(Obstacle.PINNED if held else Obstacle.EFFORT, detail, {"held": held})
     moves = [move for wave in way.waves for move in wave.moves]
     detours = len(moves) - len({move.instance for move in moves})
-    return Plan(way.waves, way.panels, way.cost, planner.bound(state, level, room), detours)
+    return Plan(way.waves, way.panels, way.cost, way.bound, detours)
 
 
 def _shortage(state: DomainState, job: Job) -> Impossible | None:
@@ -106,28 +107,30 @@ class _Planner:
         if level == 0:
             found = plan(state, request, SmallOnly(state, self.costs), effort=self.effort, cause=self.cause)
             return None if isinstance(found, Impossible) else _Way(found.waves, found.nodes, found.cost)
-        best, bound = None, self.bound(state, level, request)
-        for way in self._ways(state, level, request):
+        view = TierView(state, level, self.costs)
+        # Whatever else is done, what is on the members that the newcomer gets has to leave them.
+        bound = sum(price for price, _ in _cheapest_members(view, request, view.least_prices) or ())
+        best: _Way | None = None
+        for way in self._ways(state, view, level, request):
             if best is None or way.cost < best.cost:
-                best = way
+                best = replace(way, bound=bound)
             if best.cost <= bound:
                 break
         return best
 
-    def bound(self, state: DomainState, level: int, request: Room | EmptyNodes) -> float:
-        """No plan is cheaper: what is on the members that the newcomer gets has to leave them, if nothing else."""
-        view = TierView(state, level, self.costs)
-        return sum(price for price, _ in _cheapest_members(view, request, view.least_prices) or ())
-
-    def _ways(self, state: DomainState, level: int, request: Room | EmptyNodes) -> Iterator[_Way]:
-        for find in (self._whole_members, self._dissolving):
-            way = find(state, level, request)
-            if way is not None:
-                yield way
+    def _ways(self, state: DomainState, view: TierView, level: int, request: Room | EmptyNodes) -> Iterator[_Way]:
+        cheapest = _cheapest_members(view, request, view.small_prices)
+        whole = self._whole_members(state, view, request)
+        if whole is not None:
+            yield whole
+        if cheapest is not None:
+            members = [member for _, members in cheapest for member in members]
+            dissolving = self._dissolving(state, view.panels_of(members))
+            if dissolving is not None:
+                yield dissolving
         yield from self._members_first(state, level, request)
 
-    def _whole_members(self, state: DomainState, level: int, request: Room | EmptyNodes) -> _Way | None:
-        view = TierView(state, level, self.costs)
+    def _whole_members(self, state: DomainState, view: TierView, request: Room | EmptyNodes) -> _Way | None:
         found = self._asked(view, request)
         if isinstance(found, Impossible):
             return None
@@ -147,13 +150,8 @@ class _Planner:
             found = plan(view.state, request, view, effort=Effort.FAST)
         return found
 
-    def _dissolving(self, state: DomainState, level: int, request: Room | EmptyNodes) -> _Way | None:
-        """Empties the cheapest members of the cheapest domains, wherever there is room for what is inside."""
-        view = TierView(state, level, self.costs)
-        chosen = _cheapest_members(view, request, view.small_prices)
-        if chosen is None:
-            return None
-        panels = view.panels_of([member for _, members in chosen for member in members])
+    def _dissolving(self, state: DomainState, panels: Sequence[int]) -> _Way | None:
+        """Empties these panels, wherever there is room for what is on them."""
         found = plan(state, Drain(tuple(panels)), SmallOnly(state, self.costs), effort=self.effort, cause=self.cause)
         return None if isinstance(found, Impossible) else _Way(found.waves, tuple(panels), found.cost)
 
@@ -165,7 +163,7 @@ class _Planner:
             if first is None:
                 continue
             after = _moved(state, first.waves)
-            then = self._whole_members(after, level, request)
+            then = self._whole_members(after, TierView(after, level, self.costs), request)
             if then is not None:
                 waves = _straightened(state, first.waves + then.waves)
                 yield _Way(waves, then.panels, self._cost(state, waves))

@@ -44,6 +44,8 @@ class Scheduler(ABC):
 
     #: Name in the registry.
     name: ClassVar[str]
+    #: Whether it knows where to put instances larger than a node on the panels of a domain.
+    knows_domains: ClassVar[bool] = False
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state

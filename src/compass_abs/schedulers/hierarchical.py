@@ -30,6 +30,7 @@ class HierarchicalCompass(Scheduler):
 
     name: ClassVar[str] = "hierarchical"
     source: ClassVar[str] = "the paper, appendix D, corrected (docs/nvlink-domains.md)"
+    knows_domains: ClassVar[bool] = True
 
     def __init__(
         self,

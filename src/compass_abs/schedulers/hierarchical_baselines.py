@@ -24,6 +24,8 @@ class Domain(NamedTuple):
 class DomainRule(Scheduler):
     """Places an instance at a time, each as if those before it were placed; all of a gang or nothing."""
 
+    knows_domains: ClassVar[bool] = True
+
     def __init__(self, state: ClusterState) -> None:
         super().__init__(state)
         if not isinstance(state, DomainState):

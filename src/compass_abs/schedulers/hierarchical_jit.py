@@ -22,6 +22,7 @@ class HierarchicalJit(CompassJit):
 
     name: ClassVar[str] = "hierarchical-jit"
     source: ClassVar[str] = "this project (docs/nvlink-domains.md)"
+    knows_domains: ClassVar[bool] = True
 
     domains: DomainState
     vacancies: Vacancies

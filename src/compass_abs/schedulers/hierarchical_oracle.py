@@ -59,6 +59,7 @@ class DomainOracle(Scheduler):
 
     name: ClassVar[str] = "hierarchical-opt"
     source: ClassVar[str] = "the paper, appendices B and D, with exact packings at every level"
+    knows_domains: ClassVar[bool] = True
 
     def __init__(self, state: ClusterState) -> None:
         if not isinstance(state, DomainState):

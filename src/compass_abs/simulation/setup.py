@@ -6,7 +6,7 @@ from typing import Any
 
 from compass_abs.model import ClusterState, CompassError, Job
 from compass_abs.queues import make_queue
-from compass_abs.schedulers.registry import make_scheduler
+from compass_abs.schedulers.registry import make_scheduler, names, scheduler_class
 from compass_abs.simulation.costs import Cost, PaperCost
 from compass_abs.simulation.driver import CHECKPOINT_PERIOD, Checks, Simulation
 from compass_abs.simulation.node_changes import NodeChange
@@ -76,6 +76,7 @@ class Setup:
         progress: Callable[[int], None] | None = None,
     ) -> Simulation:
         """The simulation, ready to run; `observe` makes its observer from the cluster's state."""
+        self._check_domains()
         scheduler = make_scheduler(self.scheduler, self.state(), **self.parameters)
         return Simulation(
             jobs,
@@ -95,6 +96,16 @@ class Setup:
         if self.topology is None:
             return ClusterState(self.nodes, self.capacity)
         return DomainState(self.nodes, self.topology)
+
+    def _check_domains(self) -> None:
+        topology = self.topology
+        if topology is None or topology.panels_per_domain == 1 or scheduler_class(self.scheduler).knows_domains:
+            return
+        known = ", ".join(name for name in names() if scheduler_class(name).knows_domains)
+        raise SetupError(
+            f"scheduler {self.scheduler!r} knows no domains such as the {topology.levels[0].name}s of topology "
+            f"{topology.name!r}; take one of {known}"
+        )
 
     def held(self, job: Job) -> Job:
         """The job as its nodes hold it: in whole panels, where its instances are larger than one."""

@@ -1,0 +1,67 @@
+"""Events per second on NVLink domains, at 10 to 10,000 racks of 9 panels; and plans for a rack-sized gang that waits.
+
+An event is an arrival or a departure; COMPASS-ABS compacts every level after each. CPU time of one process.
+"""
+
+import random
+import time
+from statistics import median
+
+from benchmarks.churn import stream
+from compass_abs.model import Job
+from compass_abs.planner import FewestMoves, Plan
+from compass_abs.planner.domains import plan_domains
+from compass_abs.schedulers.registry import make_scheduler
+from compass_abs.topology import PRESETS, DomainState
+
+TOPOLOGY = PRESETS["nvl72-paper"]
+#: Instances below a panel, of a panel, and of several, up to the whole rack.
+SIZES = (1, 2, 4, 8, 16, 24, 32, 72)
+WEIGHTS = (30, 9, 17, 26, 6, 2, 4, 1.5)
+DOMAINS = (10, 100, 1_000, 10_000)
+EVENTS, ROUNDS, PLANS = 10_000, 3, 10
+SLOWEST = 1.5
+
+
+def main() -> None:
+    """Prints events/s with the slowdown over the range, and how long a plan takes."""
+    # Best fit alone, where moves are planned only for a head that waits: those are the second table.
+    for name in ("hierarchical", "hierarchical-jit"):
+        rounds = [[events_per_second(name, domains, seed) for domains in DOMAINS] for seed in range(ROUNDS)]
+        rates = [median(column) for column in zip(*rounds, strict=True)]
+        for domains, rate in zip(DOMAINS, rates, strict=True):
+            print(f"{name:18}{domains:>8,} racks: {rate:>9,.0f} events/s", flush=True)
+        slowdown = rates[0] / min(rates[1:])
+        print(f"{name:18}slowdown from {DOMAINS[0]} racks on: {slowdown:.2f} (target: at most {SLOWEST})")
+    for domains in DOMAINS[:3]:
+        times = sorted(plan_times(domains))
+        print(
+            f"plan for a rack-sized gang, {domains:>6,} racks: {median(times):8.1f} ms p50, {times[-1]:8.1f} ms at most"
+        )
+
+
+def events_per_second(name: str, domains: int, seed: int) -> float:
+    """Of one scheduler, once nine tenths of the GPUs are in use."""
+    scheduler = make_scheduler(name, DomainState(domains * TOPOLOGY.panels_per_domain, TOPOLOGY))
+    return stream(scheduler, SIZES, WEIGHTS, EVENTS, seed)
+
+
+def plan_times(domains: int) -> list[float]:
+    """Milliseconds of CPU for plans on racks of which every panel holds 0 to 7 GPUs of small jobs."""
+    found = []
+    for seed in range(PLANS):
+        rng = random.Random(seed)
+        state = DomainState(domains * TOPOLOGY.panels_per_domain, TOPOLOGY)
+        for panel in range(len(state.nodes)):
+            for number in range(rng.choice((0, 1, 1, 1, 2, 3))):
+                state.place(Job(f"j{panel}-{number}", 1, rng.choice((1, 1, 2))), [panel])
+        start = time.process_time()
+        outcome = plan_domains(state, Job("rack", 1, TOPOLOGY.largest_instance), FewestMoves())
+        found.append(1000 * (time.process_time() - start))
+        if not isinstance(outcome, Plan):
+            raise SystemExit(f"no plan on {domains} racks, although a packing exists: {outcome}")
+    return found
+
+
+if __name__ == "__main__":
+    main()
