@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compass_abs.experiments import StudyError, cells_of, load_study, read_study, shipped_studies
+from compass_abs.experiments import StudyError, cells_of, load_study, read_study, sampled, shipped_studies
 from compass_abs.experiments.grid import _check_names
 from compass_abs.model import CompassError
 from tests.experiments.small import small_study
@@ -100,6 +100,14 @@ def test_grid_expanded_has_every_combination_once() -> None:
 def test_sample_of_days_takes_every_nth_from_the_start() -> None:
     study = small_study(workloads=[{"synth": "venus", "length": 9, "days": {"every": 3, "start": 2}}], eta=[0.9])
     assert sorted({cell.day for cell in cells_of(study)}) == [2, 5, 8]
+
+
+def test_study_sampled_has_every_nth_of_its_days() -> None:
+    study = small_study(workloads=[{"synth": "demo", "length": 5, "seed": 5, "days": [1, 2, 4, 5]}])
+    quick = sampled(study, 3)
+    assert [cell.day for cell in cells_of(quick)] == [1] * 10 + [5] * 10
+    assert set(cells_of(quick)) < set(cells_of(study))
+    assert sampled(quick, 2).sample == 6
 
 
 def test_cluster_of_its_own_is_used_whatever_eta_says() -> None:

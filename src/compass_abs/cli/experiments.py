@@ -21,6 +21,12 @@ EngineSetOption = Annotated[
     list[str] | None,
     typer.Option("--engine-option", metavar="NAME=VALUE", help="Such as address=... for Ray, slurm_partition=gpu."),
 ]
+SampleOption = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="A quick look: only every N-th day; the whole can follow with the same --out."
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
@@ -41,6 +47,7 @@ def reproduce(
     workers: WorkersOption = None,
     engine: EngineOption = "local",
     engine_option: EngineSetOption = None,
+    sample: SampleOption = 1,
     docs: Annotated[Path | None, typer.Option(help="Write the page `the paper and us` and its figures there, too.")]
     = None,
     show: Annotated[bool, typer.Option("--show", help="Only print the study's YAML, to copy and change.")] = False,
@@ -57,7 +64,9 @@ def reproduce(
             found = load_study(name)
             typer.echo(f"{name:16} {found.title}" + (f" ({found.paper})" if found.paper else ""))
         return
-    _carry_out(shipped_studies() if study == "all" else (study,), out, workers, engine, engine_option, docs, quiet)
+    _carry_out(
+        shipped_studies() if study == "all" else (study,), out, workers, engine, engine_option, sample, docs, quiet
+    )
 
 
 def sweep(
@@ -66,10 +75,11 @@ def sweep(
     workers: WorkersOption = None,
     engine: EngineOption = "local",
     engine_option: EngineSetOption = None,
+    sample: SampleOption = 1,
     quiet: QuietOption = False,
 ) -> None:
     """Carry out a grid of your own: traces × cluster sizes × schedulers × queues × costs, resumable."""
-    _carry_out((str(file),), out, workers, engine, engine_option, None, quiet)
+    _carry_out((str(file),), out, workers, engine, engine_option, sample, None, quiet)
 
 
 def report(
@@ -93,6 +103,7 @@ def _carry_out(
     workers: int | None,
     engine: str,
     engine_options: list[str] | None,
+    sample: int,
     docs: Path | None,
     quiet: bool,
 ) -> None:
@@ -104,12 +115,13 @@ def _carry_out(
         load_study,
         make_executor,
         run_cells,
+        sampled,
         write_comparison_with_paper,
         write_page,
         write_study,
     )
 
-    studies = [load_study(name) for name in names]
+    studies = [sampled(load_study(name), sample) for name in names]
     options = dict(_pair(text) for text in engine_options or ())
     executor = make_executor(engine, workers or _processors(), options)
     cells = [cells_of(study) for study in studies]

@@ -9,7 +9,7 @@ from compass_abs.experiments.page import write_page
 from compass_abs.experiments.paper_and_us import write_comparison_with_paper
 from compass_abs.experiments.runner import Progress, run_cells
 from compass_abs.experiments.store import ResultStore
-from compass_abs.experiments.study import Study, load_study, read_study, shipped_studies, study_text
+from compass_abs.experiments.study import Study, load_study, read_study, sampled, shipped_studies, study_text
 
 __all__ = [
     "Cell",
@@ -28,6 +28,7 @@ __all__ = [
     "read_study",
     "run_cell",
     "run_cells",
+    "sampled",
     "shipped_studies",
     "study_text",
     "write_comparison_with_paper",

@@ -20,7 +20,7 @@ def _combine(study: Study) -> Iterator[Cell]:
         sizes: list[tuple[float | None, int | None]] = (
             [(None, nodes) for nodes in fixed] if fixed else [(eta, None) for eta in study.eta]
         )
-        for day in chosen_days(workload):
+        for day in chosen_days(workload)[:: study.sample]:
             for (eta, nodes), queue, cost, pinned, scheduler in product(
                 sizes, study.queues, study.costs, study.pinned, study.schedulers
             ):

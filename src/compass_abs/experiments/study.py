@@ -128,6 +128,8 @@ class Study(_Part):
     costs: tuple[Annotated[float, Field(ge=0)], ...] = (8.0,)
     #: Shares of jobs that may not be moved.
     pinned: tuple[Annotated[float, Field(ge=0, le=1)], ...] = (0.0,)
+    #: Of each workload's days, only every so-many-th: for a quick look.
+    sample: Annotated[int, Field(ge=1)] = 1
     window: WindowSpec | None = None
     #: Also replay the first day for an HTML page with pictures of the cluster.
     page: bool = False
@@ -143,6 +145,11 @@ class Study(_Part):
             if names.count(name) > 1:
                 raise ValueError(f"two are called {name!r}")
         return parts
+
+
+def sampled(study: Study, every: int) -> Study:
+    """The study on every so-many-th of the days that it would have had."""
+    return study.model_copy(update={"sample": study.sample * every})
 
 
 def shipped_studies() -> tuple[str, ...]:
