@@ -9,7 +9,8 @@ import typer
 from compass_abs.cli import simulation_options as options
 
 if TYPE_CHECKING:
-    from compass_abs.simulation import Setup, Summary
+    from compass_abs.model import ClusterState
+    from compass_abs.simulation import LevelSummary, Setup, Summary
     from compass_abs.simulation.workload import Workload
 
 
@@ -48,8 +49,9 @@ def simulate(
     """Replay a trace under one scheduler and print the paper's metrics, and what people ask besides."""
     from compass_abs.cli.progress import progress_bar
     from compass_abs.schedulers.registry import parse_choice
-    from compass_abs.simulation import Checks, Existing, bound, ratios, record, replay
+    from compass_abs.simulation import Checks, Existing, LevelMeter, bound, ratios, record, replay
     from compass_abs.simulation.results import check_target
+    from compass_abs.simulation.setup import DOMAIN_BOUND
 
     existing = Existing.REPLACE if force else Existing.REFUSE
     if out is not None:
@@ -66,13 +68,24 @@ def simulate(
         checkpoint_period=checkpoint_period, node_events=node_events,
     )  # fmt: skip
     checks = Checks.EVERY_EVENT if check else Checks.NEVER
+    meters: list[LevelMeter] = []
+
+    def watch(state: "ClusterState") -> LevelMeter:
+        meters.append(LevelMeter(state))
+        return meters[0]
+
+    # The oracle places nothing anywhere, so its levels look like nothing in particular.
+    observe = watch if domains is not None and name != DOMAIN_BOUND else None
     with progress_bar(name, len(workload.jobs), quiet or as_json) as progress:
         if out is None:
-            summary = replay(workload.jobs, setup, history=workload.history, checks=checks, progress=progress)
+            summary = replay(
+                workload.jobs, setup, history=workload.history, observe=observe, checks=checks, progress=progress
+            )
         else:
             result = record(
-                workload.jobs, setup, history=workload.history, about=workload.about, checks=checks, progress=progress
-            )
+                workload.jobs, setup, history=workload.history, about=workload.about, observe=observe, checks=checks,
+                progress=progress,
+            )  # fmt: skip
             result.save(out, existing)
             summary = result.summary
     over: dict[str, float] = {}
@@ -85,10 +98,13 @@ def simulate(
             "setup": setup.as_dict(),
             "summary": summary.as_dict(),
             "ratio_to_bound": over,
+            **({"levels": [level.as_dict() for level in meters[0].summary()]} if meters else {}),
         }
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False, default=str))
         return
     _print(workload, setup, summary, over)
+    if meters:
+        _print_levels(meters[0].summary())
     if out is not None and not quiet:
         typer.echo(
             f"\nwritten to {out}: config.yaml, summary.json, jobs, events and timeseries.parquet, trace.perfetto.json"
@@ -145,4 +161,27 @@ def _print(workload: "Workload", setup: "Setup", summary: "Summary", over: dict[
         rows.append(("lost with a node", f"{s.requeues:,}", f"{duration(s.redone_gpu_seconds)} GPU time redone"))
     for row in rows:
         table.add_row(*row)
+    console.print(table)
+
+
+def _print_levels(levels: "tuple[LevelSummary, ...]") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from compass_abs.reporting.metrics import percent
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    table.add_column("level", no_wrap=True)
+    for heading in ("nodes", "AFR", "most N·SIF", "worst domain", "empty, mean", "condition held"):
+        table.add_column(heading, justify="right")
+    for level in levels:
+        afr = "–" if level.afr is None else f"{level.afr:.4f}"
+        worst = "" if level.max_domain_sif is None else f"{level.max_domain_sif:.3f}"
+        table.add_row(
+            level.name, f"{level.nodes:,}", afr, f"{level.max_n_sif}", worst, f"{level.empty:.1f}",
+            percent(level.condition, ""),
+        )  # fmt: skip
+    console = Console(highlight=False)
+    console.print()
     console.print(table)

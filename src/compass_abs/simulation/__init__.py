@@ -3,6 +3,7 @@
 from compass_abs.simulation.bound import bound, ratios
 from compass_abs.simulation.costs import Cost, PaperCost, StrictCost, make_cost
 from compass_abs.simulation.driver import CHECKPOINT_PERIOD, Checks, Simulation, StuckError, simulate
+from compass_abs.simulation.level_meter import LevelMeter, LevelSummary
 from compass_abs.simulation.node_changes import NodeChange, read_node_changes
 from compass_abs.simulation.observer import Observer, Several
 from compass_abs.simulation.recorder import Recorder
@@ -15,6 +16,8 @@ __all__ = [
     "Checks",
     "Cost",
     "Existing",
+    "LevelMeter",
+    "LevelSummary",
     "NodeChange",
     "Observer",
     "PaperCost",
