@@ -22,6 +22,7 @@ MODULES: tuple[str, ...] = (
     "shadow",
     "advise",
     "serve",
+    "serve_kubernetes",
     "serve_slurm",
     "jobs",
     "physical",

@@ -1,7 +1,6 @@
 """`compass serve-slurm`: the controller on a Slurm cluster."""
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -27,7 +26,7 @@ def serve_slurm(
     import signal
     import threading
 
-    from compass_abs.controller.client import Client
+    from compass_abs.controller.client import Client, Submitter
     from compass_abs.controller.reconcile import Conduct, Config
     from compass_abs.controller.server import Settings, configure_logging, in_background
     from compass_abs.engines.slurm import SlurmEngine
@@ -54,30 +53,10 @@ def serve_slurm(
     intake = Intake(SlurmCommands(), inbox, state / "inbox", getpass.getuser(), say) if inbox else None
     with in_background(settings, engine) as url, Client(url) as client:
         say(f"listening on {url}/; partition {partition}" + (f", jobs from {inbox}" if inbox else ""))
-        jobs = _Controller(client)
+        jobs = Submitter(client)
         while not over.wait(1.0):
             if intake is not None:
                 try:
                     intake.look(jobs)
                 except CompassError as error:
                     say(f"inbox: {error}")
-
-
-class _Controller:
-    """The controller, as the inbox uses it."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def submit(self, fields: dict[str, Any]) -> str:
-        return str(self._client.submit_fields(fields))
-
-    def find(self, name: str) -> str | None:
-        listing = self._client.get("/jobs", limit=1000)
-        return next((job["id"] for job in listing["jobs"] if job["name"] == name), None)
-
-    def is_over(self, job_id: str) -> bool:
-        return self._client.get(f"/jobs/{job_id}")["ended"] is not None
-
-    def cancel(self, job_id: str) -> None:
-        self._client.post(f"/jobs/{job_id}/cancel")

@@ -112,11 +112,12 @@ class Api:
             _number(request, "limit", 100),
             _number(request, "offset", 0),
         )
-        limit = min(limit, _MOST_LISTED)
+        limit, name = min(limit, _MOST_LISTED), request.query_params.get("name")
 
         def read(c: Controller) -> dict[str, Any]:
-            found = [entry for entry in c.book.jobs.values() if phase is None or entry.phase.value == phase]
-            found.reverse()
+            entries = c.book.open_jobs if phase == "open" else c.book.jobs
+            found = [entry for entry in entries.values() if phase in (None, "open", entry.phase.value)]
+            found = [entry for entry in reversed(found) if name is None or entry.spec.name == name]
             return {
                 "total": len(found),
                 "jobs": [views.job_summary(c, entry) for entry in found[offset : offset + limit]],

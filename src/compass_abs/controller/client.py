@@ -16,6 +16,10 @@ TOKEN_VARIABLE = "COMPASS_TOKEN"
 TOKEN_FILE_VARIABLE = "COMPASS_TOKEN_FILE"
 
 
+#: As many as one answer lists.
+_PAGE = 1000
+
+
 class ControllerError(CompassError):
     """The controller can't be reached, or refused."""
 
@@ -88,6 +92,39 @@ class Client:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class Submitter:
+    """The controller, for what takes jobs in that users submitted to Slurm or Kubernetes: see `engines.submitting`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def submit(self, fields: dict[str, Any]) -> str:
+        """Submits a job; its id."""
+        return self._client.submit_fields(fields)
+
+    def find(self, name: str) -> str | None:
+        """Id of the job with this name."""
+        return next((job["id"] for job in self._client.get("/jobs", name=name, limit=1)["jobs"]), None)
+
+    def is_over(self, job_id: str) -> bool:
+        """True when the job has ended, however."""
+        return self._client.get(f"/jobs/{job_id}")["ended"] is not None
+
+    def open(self) -> dict[str, str]:
+        """Jobs that are not over: why each waits; empty for one that doesn't."""
+        found: dict[str, str] = {}
+        while True:
+            page = self._client.get("/jobs", phase="open", limit=_PAGE, offset=len(found))
+            for job in page["jobs"]:
+                found[job["id"]] = str(job["reason"] or "") if job["phase"] == "queued" else ""
+            if len(page["jobs"]) < _PAGE:
+                return found
+
+    def cancel(self, job_id: str) -> None:
+        """Ends a job."""
+        self._client.post(f"/jobs/{job_id}/cancel")
 
 
 def _token_from_file() -> str:

@@ -62,7 +62,7 @@ def serve(settings: Settings, engine: Engine) -> None:
     configure_logging(settings.log_json)
     # The HTTP server raises the signal that ended it once more; everything else has to be let go of after that.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    token = _token(settings)
+    token = token_of(settings)
     with _running(settings, engine) as service, _listening(settings) as listener:
         _announce(settings, token)
         _server(service, settings, token).run([listener])
@@ -72,7 +72,7 @@ def serve(settings: Settings, engine: Engine) -> None:
 def in_background(settings: Settings, engine: Engine) -> Iterator[str]:
     """Runs beside the caller, on any free port when the port is 0; the URL."""
     with _running(settings, engine) as service, _listening(settings) as listener:
-        server = _server(service, settings, _token(settings))
+        server = _server(service, settings, token_of(settings))
         thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
         thread.start()
         while not server.started and thread.is_alive():
@@ -84,7 +84,8 @@ def in_background(settings: Settings, engine: Engine) -> Iterator[str]:
             thread.join(10.0)
 
 
-def _token(settings: Settings) -> str | None:
+def token_of(settings: Settings) -> str | None:
+    """What clients have to show; None where everybody may."""
     if settings.token_file is None and (is_loopback(settings.host) or settings.open_to_all):
         return None
     return load_token(settings.token_file or settings.state / "token")

@@ -7,9 +7,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from compass_abs.audit.kubernetes_rules import Rules
+from compass_abs.audit.kubernetes_rules import Place, Rules
 from compass_abs.engines import contract_files
 from compass_abs.engines.kubernetes import gangs, names, pods
+from compass_abs.engines.kubernetes.budgets import check_budgets
 from compass_abs.engines.kubernetes.client import ApiError, Client, DisruptionBudgetError, Object, pod_path
 from compass_abs.engines.kubernetes.collection import Collection
 from compass_abs.engines.kubernetes.gangs import GangStore
@@ -336,7 +337,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                 if mate.alive and mate.run.job_id == run.job_id and mate.run.generation == run.generation
             ]
         if found is not None and found.gang:
-            self._users.check_budgets([pod for key in mates if (pod := self.pods.get(*key)) is not None])
+            check_budgets(self.client, [pod for key in mates if (pod := self.pods.get(*key)) is not None])
 
     def stop(self, run: RunId, grace: float) -> None:
         """Asks it to end: by its supervisor, or by evicting the user's pod."""
@@ -441,11 +442,17 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
             found = [run for run in self._runs.values() if run.run.job_id == job_id and run.withdrawn]
         return [template for run in found if (template := self._users.template(run)) is not None]
 
-    def awaited(self) -> set[tuple[str, str, str]]:
-        """Gangs of which an owner is expected to make pods anew."""
+    def ever_ran(self, job_id: str) -> bool:
+        """True when any run of a job was ever started."""
+        return self._files.fence(job_id) > 0
+
+    def places(self) -> dict[str, list[Place]]:
+        """Nodes by pool, as rules about nodes see them."""
+        found: dict[str, list[Place]] = {}
         with self._lock:
-            waiting = [run for run in self._runs.values() if run.alive and run.gang and not run.pod]
-        return {gang.membership for run in waiting if (gang := self.gangs.load(run.gang)) is not None}
+            for node in self._gpu_nodes.values():
+                found.setdefault(self._pools.get(node.name, node.pool), []).append(node.place)
+        return found
 
     def _look_at_pod(self, run: PodRun) -> None:
         if run.alive and run.pod and self.pods.listed:

@@ -31,6 +31,10 @@ class Gang:
     #: What tells the members apart, in the same order; all empty where nothing does.
     indices: tuple[tuple[str, ...], ...]
     control_dir: str = ""
+    #: A pod of a Job that works off a queue: the pod that follows it is a job of its own.
+    alone: bool = False
+    #: Its job is over, and some of its pods still wait.
+    over: bool = False
     #: Id of its job; empty until it is submitted.
     job: str = ""
 
@@ -67,6 +71,8 @@ class GangStore:
             "uids": gang.uids,
             "indices": gang.indices,
             "control_dir": gang.control_dir,
+            "alone": gang.alone,
+            "over": gang.over,
             "job": gang.job,
         }
         write_json(self._path(gang.key), value)
@@ -88,6 +94,8 @@ class GangStore:
             uids=tuple(value["uids"]),
             indices=tuple(tuple(each) for each in value["indices"]),
             control_dir=value["control_dir"],
+            alone=value["alone"],
+            over=value["over"],
             job=value["job"],
         )
 

@@ -121,6 +121,15 @@ class Owners:
             return False
         return found is None or pods.metadata(found).get("uid") != owner[2] or pods.is_deleted(found)
 
+    def is_alone(self, pod: Object) -> bool:
+        """True for a pod of a Job that works off a queue: more completions than pods at a time."""
+        owner = controller_of(pod)
+        if owner is None or owner[0] != "Job" or pods.mark(pod, names.JOB) or pods.mark(pod, _JOBSET):
+            return False
+        job = self.find(pods.key_of(pod)[0], *owner[:2])
+        spec = (job or {}).get("spec") or {}
+        return int(spec.get("completions") or 0) > int(spec.get("parallelism", 1))
+
     def size(self, pod: Object) -> int:
         """Pods of its gang; 1 for a pod on its own, 0 when nobody says."""
         said = pods.mark(pod, names.SIZE)

@@ -75,6 +75,12 @@ def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:
     return found
 
 
+def is_disrupted(pod: Object) -> bool:
+    """True for a pod that was evicted or preempted for the cluster's reasons, as servers from 1.26 on tell."""
+    conditions: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in conditions)
+
+
 def is_running(pod: Object) -> bool:
     """True when all of its containers have been started."""
     return phase_of(pod) == "Running" and any((each.get("state") or {}).get("running") for each in _statuses(pod))

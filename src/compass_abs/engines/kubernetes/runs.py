@@ -76,12 +76,16 @@ class PodRun(SupervisedRun):
             pod = None
         if pod is not None and not pods.is_over(pod):
             self.running = self.running or (bool(self.gang) and pods.is_running(pod))
-            self.withdrawn = self.withdrawn or (pods.is_deleted(pod) and not self.asked)
+            self._note_deletion(pod)
             return
         self.pod_over = True
         self.refresh()
         if self.end is None:
             self._judge(pod)
+
+    def _note_deletion(self, pod: Object) -> None:
+        if pods.is_deleted(pod) and not self.asked and not pods.is_disrupted(pod):
+            self.withdrawn = True
 
     def _judge(self, pod: Object | None) -> None:
         """Its pod is over, and it has not said how it ended."""
@@ -96,9 +100,8 @@ class PodRun(SupervisedRun):
         if contract_files.finished(self.control, self.run.number):
             return End(EndCause.EXITED, 0, "by its own account")
         if pod is not None:
-            end = pods.end_of(pod, asked=self.asked)
-            self.withdrawn = self.withdrawn or (pods.is_deleted(pod) and not self.asked)
-            return end
+            self._note_deletion(pod)
+            return pods.end_of(pod, asked=self.asked)
         if self.asked:
             saved = bool(self.gang) and self.mode is CheckpointMode.SIGNAL
             detail = "its pod is gone, as it was asked to"

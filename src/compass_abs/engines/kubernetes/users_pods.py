@@ -1,9 +1,8 @@
 """Which pod of a user's serves as a run: the one that was there first, its owner's replacement, or a copy of ours."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from compass_abs.engines.kubernetes import owners, pods
 from compass_abs.engines.kubernetes.client import Client, Object
@@ -55,6 +54,8 @@ class UsersPods:
         found = next(iter(first or others), None) or self._bound_already(run, gang)
         if found is not None:
             return found
+        if gang.alone:
+            raise EngineRefusalError(f"{run.run}: its pod is gone; its Job makes another, which is a job of its own")
         if not gang.owned:
             return create(successor(gang.members[number], run, self._owner), run)
         return None
@@ -94,51 +95,3 @@ class UsersPods:
         if run.control.exists() and not run.control.is_symlink() and not any(run.control.iterdir()):
             run.control.rmdir()
             run.control.symlink_to(folder)
-
-    # ---- disruption budgets
-
-    def check_budgets(self, gang: Sequence[Object]) -> None:
-        """Refuses when evicting all of these pods would violate a budget."""
-        if not gang:
-            return
-        namespace = pods.key_of(gang[0])[0]
-        path = self._client.path("policy", "poddisruptionbudgets", namespace)
-        if path is None:
-            return
-        for budget in self._client.list(path).items:
-            covered = sum(selects((budget.get("spec") or {}).get("selector"), pod) for pod in gang)
-            allowed = int((budget.get("status") or {}).get("disruptionsAllowed", 0))
-            if covered > allowed:
-                name = pods.key_of(budget)[1]
-                raise EngineRefusalError(
-                    f"PodDisruptionBudget {namespace}/{name} lets {allowed} pods be disrupted, a move takes {covered}"
-                )
-
-
-def selects(selector: Mapping[str, Any] | None, pod: Object) -> bool:
-    """Whether a label selector of Kubernetes selects a pod; none selects nothing, an empty one everything."""
-    if selector is None:
-        return False
-    labels = pods.metadata(pod).get("labels") or {}
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_matches(each, labels) for each in _expressions(selector))
-
-
-def _expressions(selector: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    found: Iterable[Mapping[str, Any]] = selector.get("matchExpressions") or ()
-    return found
-
-
-def _matches(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    key, values = str(expression.get("key")), expression.get("values") or ()
-    match expression.get("operator"):
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return False

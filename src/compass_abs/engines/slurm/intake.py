@@ -9,33 +9,18 @@ of it, cancelling it cancels the COMPASS job, and it leaves the box when that is
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from compass_abs.engines.local.run_files import read_json, write_json
 from compass_abs.engines.protocol import EngineRefusalError, EngineUnavailableError
 from compass_abs.engines.slurm.commands import SlurmCommands
 from compass_abs.engines.slurm.reading import SlurmJob, gpu_counts, number, text
+from compass_abs.engines.submitting import Jobs
 from compass_abs.model import CompassError
 
 _OPTION = re.compile(r"compass:(?P<words>[^;]*)")
 #: Slurm's "no limit", a year in minutes.
 _UNLIMITED = 525_600
-
-
-class Jobs(Protocol):
-    """The controller, as far as it is needed here."""
-
-    def submit(self, fields: dict[str, Any]) -> str:
-        """Submits a job; its id."""
-
-    def find(self, name: str) -> str | None:
-        """Id of the job with this name."""
-
-    def is_over(self, job_id: str) -> bool:
-        """True when the job has ended, however."""
-
-    def cancel(self, job_id: str) -> None:
-        """Ends a job."""
 
 
 class Intake:

@@ -1,0 +1,268 @@
+"""Takes gangs of users' own pods in: pods under our `schedulerName` become jobs of the controller once all are there.
+
+What became of a gang is said on its pods. What can't be run is left alone and looked at again later: a node may come,
+an owner may be mended. A gang that somebody takes back (its pods deleted, its owner gone) is cancelled.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from compass_abs.audit.kubernetes_pods import MOVABLE, read_pod
+from compass_abs.audit.kubernetes_rules import Rules, unmodelled
+from compass_abs.engines.kubernetes import gangs, names, owners, pods
+from compass_abs.engines.kubernetes.budgets import static_limit
+from compass_abs.engines.kubernetes.client import Object
+from compass_abs.engines.kubernetes.engine import KubernetesEngine
+from compass_abs.engines.kubernetes.gangs import Gang
+from compass_abs.engines.kubernetes.manifest import template_of
+from compass_abs.engines.kubernetes.owners import Owners, membership
+from compass_abs.engines.protocol import CheckpointMode, EngineRefusalError, EngineUnavailableError
+from compass_abs.engines.submitting import Jobs
+from compass_abs.model import CompassError
+
+Say = Callable[[Object, str, str], object]
+
+#: A gang that could not be taken in is tried again after this long.
+_TRY_AGAIN = 15.0
+#: Priorities of Kubernetes reach a thousand million; the controller's order needs no more than these.
+_PRIORITIES = (-1000, 1000)
+_DEFAULT_GRACE = 30.0
+_MOST_SHAPES = 100_000
+
+#: Namespace, name and owner's uid of a gang.
+Key = tuple[str, str, str]
+
+
+class _Shape(NamedTuple):
+    """What a pod's owner makes of it."""
+
+    key: Key
+    size: int
+    alone: bool
+    until: float
+
+
+class Intake:
+    """Looks at the pods that wait for us, one `look` at a time. `say(pod, reason, message)` tells people."""
+
+    def __init__(self, engine: KubernetesEngine, say: Say = lambda pod, reason, message: None) -> None:
+        self._engine = engine
+        self._owners = Owners(engine.client, engine.settings.resource)
+        self._say = say
+        #: Gangs that could not be taken in, and until when they are left alone.
+        self._refused: dict[str, float] = {}
+        self._shapes: dict[str, _Shape] = {}
+
+    def look(self, jobs: Jobs) -> None:
+        """Takes what is new and complete, and settles what is over or was taken back."""
+        known = list(self._engine.gangs)
+        taken_uids = {uid for gang in known for uid in gang.uids}
+        # An owner's new pods of a gang that runs are for the engine; a plain gang's are one too many.
+        running = {gang.membership for gang in known if not gang.over}
+        for key, members in self._gather().items():
+            fresh = [pod for pod in members if _uid(pod) not in taken_uids]
+            if fresh and key not in running:
+                self._try(key, fresh, jobs)
+        still_open = jobs.open()
+        for gang in known:
+            if gang.job not in still_open:
+                self._close(gang)
+            elif self._was_taken_back(gang):
+                jobs.cancel(gang.job)
+            else:
+                self._say_why(gang, still_open[gang.job])
+
+    def _gather(self) -> dict[Key, list[Object]]:
+        """Waiting pods by gang, each in the order of its ranks."""
+        found: dict[Key, list[Object]] = {}
+        for pod in self._engine.ledger.waiting():
+            if pods.mark(pod, names.OWNER):
+                continue
+            found.setdefault(self._shape(pod).key, []).append(pod)
+        return {key: sorted(members, key=owners.order_of) for key, members in found.items()}
+
+    def _shape(self, pod: Object) -> _Shape:
+        """What its owner says, asked again now and then: it may be scaled."""
+        known = self._shapes.get(_uid(pod))
+        if known is None or time.monotonic() > known.until:
+            if len(self._shapes) > _MOST_SHAPES:
+                self._shapes.clear()
+            alone, key = self._owners.is_alone(pod), membership(pod).key
+            key = (key[0], pods.key_of(pod)[1], _uid(pod)) if alone else key
+            size = 1 if alone else self._owners.size(pod)
+            known = self._shapes[_uid(pod)] = _Shape(key, size, alone, time.monotonic() + _TRY_AGAIN)
+        return known
+
+    # ---- taking in
+
+    def _try(self, key: Key, members: Sequence[Object], jobs: Jobs) -> None:
+        first = members[0]
+        if time.monotonic() < self._refused.get(_uid(first), 0.0):
+            return
+        size = self._shape(first).size
+        try:
+            if not size:
+                raise EngineRefusalError(f"nobody says how many pods its gang has; annotate them with {names.SIZE}")
+            gates = [gate for pod in members if (gate := pods.waits_for_a_gate(pod))]
+            if len(members) < size or gates:
+                said = f"gate {gates[0]}" if gates else f"{len(members)} of {size} pods are there"
+                self._tell(members, "WaitingForGang", f"The gang starts when it is complete: {said}")
+                return
+            self._take(key, members[:size], jobs)
+        except EngineUnavailableError:
+            raise
+        except CompassError as error:
+            self._refused[_uid(first)] = time.monotonic() + _TRY_AGAIN
+            self._tell(members, "CanNotRun", f"COMPASS can not run it: {error}")
+
+    def _tell(self, members: Sequence[Object], reason: str, message: str) -> None:
+        for pod in members:
+            self._say(pod, reason, message)
+
+    def _take(self, key: Key, members: Sequence[Object], jobs: Jobs) -> None:
+        first = members[0]
+        gang = Gang(
+            key=gangs.key_of(key, _uid(first)),
+            namespace=key[0],
+            name=key[1],
+            membership=key,
+            owner=membership(first).owner,
+            members=tuple(template_of(pod) for pod in members),
+            uids=tuple(_uid(pod) for pod in members),
+            indices=tuple(membership(pod).marks for pod in members),
+            control_dir=pods.mark(first, names.CONTROL_DIR),
+            alone=self._shape(first).alone,
+        )
+        fields = self._fields(gang, members)
+        self._engine.gangs.save(gang)
+        try:
+            # A controller or an intake that died in between has submitted it already.
+            job = jobs.find(fields["name"]) or jobs.submit(fields)
+        except CompassError:
+            self._engine.gangs.drop(gang.key)
+            raise
+        self._engine.gangs.save(replace(gang, job=job))
+        self._tell(members, "TakenIn", f"Its gang of {len(members)} is COMPASS job {job}")
+
+    def _fields(self, gang: Gang, members: Sequence[Object]) -> dict[str, Any]:
+        """The job file that says the same as these pods."""
+        first, resource = members[0], self._engine.settings.resource
+        for pod in members:
+            _check(pod, resource)
+        demand = {pods.gpus_of(pod, resource) for pod in members}
+        if len(demand) > 1:
+            raise EngineRefusalError(f"its pods ask for {sorted(demand)} GPUs; a gang's must ask for equally many")
+        pool = self._pool(members)
+        fields: dict[str, Any] = {
+            "name": f"{gang.namespace}/{gang.name}"[:180] + f" ({gang.key[:8]})",
+            "instances": len(members),
+            "gpus_per_instance": demand.pop(),
+            "command": [gangs.COMMAND, gang.key],
+            "pool": pool,
+            "priority": min(max(int((first["spec"].get("priority")) or 0), _PRIORITIES[0]), _PRIORITIES[1]),
+            "labels": {"kubernetes-namespace": gang.namespace, "kubernetes-gang": gang.name[:1000]},
+        }
+        retries = pods.mark(first, names.RETRIES)
+        if retries.isdigit() and not gang.owned:
+            fields["retries"] = int(retries)
+        return fields | self._movability(gang, members)
+
+    def _movability(self, gang: Gang, members: Sequence[Object]) -> dict[str, Any]:
+        first = members[0]
+        said = pods.mark(first, names.CHECKPOINT)
+        if not said and pods.mark(first, MOVABLE) == "true":
+            said = CheckpointMode.PERIODIC
+        if said not in ("", *CheckpointMode):
+            expected = ", ".join(CheckpointMode)
+            raise EngineRefusalError(f"{names.CHECKPOINT} is {said!r}, expected one of: {expected}")
+        if said == CheckpointMode.SESSION and not gang.control_dir:
+            raise EngineRefusalError(f"{names.CHECKPOINT} is session, and {names.CONTROL_DIR} names no folder")
+        grace = float(first["spec"].get("terminationGracePeriodSeconds") or _DEFAULT_GRACE)
+        checkpoint: dict[str, Any] = {"mode": said or CheckpointMode.PERIODIC.value, "grace": grace}
+        if said == CheckpointMode.SIGNAL:
+            # The kubelet sends TERM, or what the image asks for instead.
+            checkpoint |= {"signal": "TERM", "timeout": grace}
+        limited = static_limit(self._engine.client, members)
+        if said and limited:
+            self._tell(members, "Pinned", f"It is not moved: {limited}")
+        return {"checkpoint": checkpoint, "movable": bool(said) and not limited and not gang.alone}
+
+    def _pool(self, members: Sequence[Object]) -> str:
+        """A pool all of whose nodes every member may use; the largest of several."""
+        chosen = pods.mark(members[0], names.POOL)
+        rules = {found.signature: found for found in (Rules(pod["spec"], pods.key_of(pod)[1]) for pod in members)}
+        partly = ""
+        full: list[tuple[int, str]] = []
+        for pool, places in self._engine.places().items():
+            if chosen and pool != chosen:
+                continue
+            allowed = sum(all(each.allow(place) for each in rules.values()) for place in places)
+            if allowed == len(places):
+                full.append((-allowed, pool))
+            elif allowed:
+                partly = f"allows {allowed} of the {len(places)} nodes of pool {pool!r}"
+        if full:
+            return min(full)[1]
+        said = next(iter(rules.values()))
+        if partly:
+            raise EngineRefusalError(
+                f"{said} {partly}, and nodes of a pool are interchangeable; label those nodes {names.POOL}=NAME to "
+                "give them a pool of their own, or let the pods run on all of it"
+            )
+        where = f"in pool {chosen!r} " if chosen else ""
+        raise EngineRefusalError(f"no node with GPUs {where}may be used by it: {said}")
+
+    # ---- settling
+
+    def _close(self, gang: Gang) -> None:
+        """Its job is over, or was never submitted."""
+        members = self._unbound(gang)
+        if not gang.job or not members:
+            self._engine.gangs.drop(gang.key)
+            return
+        # They were never bound. Taking them again would undo the cancellation.
+        said = f"COMPASS job {gang.job} is over; delete the pods and make them anew to repeat it"
+        self._tell(members, "JobOver", said)
+        if not gang.over:
+            self._engine.gangs.save(replace(gang, over=True))
+
+    def _unbound(self, gang: Gang) -> list[Object]:
+        return [pod for pod in self._engine.ledger.waiting() if _uid(pod) in gang.uids]
+
+    def _was_taken_back(self, gang: Gang) -> bool:
+        """True when somebody wants no more of it."""
+        gone = [template for template, uid in zip(gang.members, gang.uids, strict=True) if self._is_gone(template, uid)]
+        if gang.alone:
+            return bool(gone)
+        withdrawn = self._engine.withdrawn(gang.job)
+        if not withdrawn and self._engine.ever_ran(gang.job):
+            # Its first pods may be gone because we ended them.
+            return False
+        missing = withdrawn or gone
+        return bool(missing) and self._owners.is_gone(missing[0])
+
+    def _is_gone(self, template: Object, uid: str) -> bool:
+        pod = self._engine.pods.get(*pods.key_of(template))
+        return pod is None or _uid(pod) != uid or pods.is_deleted(pod)
+
+    def _say_why(self, gang: Gang, reason: str) -> None:
+        if reason:
+            self._tell(self._unbound(gang), "Waiting", f"COMPASS job {gang.job} waits: {reason}")
+
+
+def _uid(pod: Object) -> str:
+    return str(pods.metadata(pod).get("uid", ""))
+
+
+def _check(pod: Object, resource: str) -> None:
+    namespace, name = pods.key_of(pod)
+    where = f"pod {namespace}/{name}"
+    read = read_pod(pod, (resource,), where)
+    if read is None:
+        raise EngineRefusalError(f"{name} asks for no {resource}; leave it to the cluster's own scheduler")
+    if read.uncountable:
+        raise EngineRefusalError(f"{name} wants {read.uncountable}; only whole GPUs are given out")
+    if what := unmodelled(pod["spec"], where):
+        raise EngineRefusalError(f"{name} has rules about {what}, which are not known here")
