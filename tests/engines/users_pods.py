@@ -1,4 +1,4 @@
-"""Pods as users, and the controllers of Jobs, JobSets and PyTorchJobs, make them; and a controller that takes them in."""
+"""Pods as users and the controllers of Jobs, JobSets and PyTorchJobs make them; and a controller that takes them in."""
 
 import sys
 import time
@@ -101,6 +101,7 @@ class UsersCluster:
 
     def __init__(self, folder: Path, engine: KubernetesEngine, client: Client, namespace: str) -> None:
         self.engine, self.client, self.namespace = engine, client, namespace
+        self._closed = False
         self.said: list[tuple[str, str, str]] = []
         self.service = Service(SqliteJournal(folder / "journal.sqlite"), engine, Config(scheduler="best-fit"))
         self.service.start()
@@ -112,7 +113,10 @@ class UsersCluster:
         self.said.append((str(pod["metadata"]["name"]), reason, message))
 
     def close(self) -> None:
-        self.service.close()
+        if not self._closed:
+            self._closed = True
+            self.service.close()
+            self.engine.close()
 
     # ---- what users do
 
@@ -155,7 +159,8 @@ class UsersCluster:
             time.sleep(0.1)
 
     def entries(self) -> list[JobEntry]:
-        return self.service.ask(lambda c: list(c.book.jobs.values()))
+        found = self.service.ask(lambda c: list(c.book.jobs.values()))
+        return [entry for entry in found if entry.spec.labels.get("kubernetes-namespace") == self.namespace]
 
     def phases(self) -> list[str]:
         return [entry.phase.value for entry in self.entries()]

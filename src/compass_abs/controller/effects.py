@@ -14,6 +14,7 @@ class EffectKind(StrEnum):
     """What a batch is for."""
 
     START = "start"
+    CONSENT = "consent"
     REQUEST = "request"
     RESUME = "resume"
     STOP = "stop"

@@ -24,6 +24,9 @@ from compass_abs.model import NodeStatus
 if TYPE_CHECKING:
     from compass_abs.controller.reconcile import Controller
 
+#: How long a move waits for somebody's consent, and how often it is asked for.
+_CONSENT_PATIENCE, _CONSENT_EVERY = 30.0, 2.0
+
 
 def begin_moves(c: "Controller", pool: Pool) -> None:
     """Begins the migrations that are wanted and have room, in the order in which they were decided."""
@@ -121,7 +124,7 @@ def look(c: "Controller", entry: JobEntry, live: Live) -> None:
 
 def _patience(c: "Controller", entry: JobEntry, phase: Phase) -> float:
     spec = entry.spec.checkpoint
-    if phase is Phase.REQUESTING and spec.timeout is not None:
+    if phase is Phase.REQUESTING and spec.timeout is not None and spec.mode is CheckpointMode.SESSION:
         return spec.timeout
     if phase is Phase.STOPPING:
         # The signal of mode SIGNAL is the request to save: it takes as long as saving may.
@@ -162,9 +165,11 @@ def _requesting(c: "Controller", entry: JobEntry, live: Live, migration: Migrati
     off = _off(c, entry, live, migration) or ("" if c.migrates else "migrations were paused")
     if off:
         return (None, "") if live.busy else (Signal.CALLED_OFF, off)
-    result = live.results.get(EffectKind.REQUEST)
+    if not _consented(c, entry, live, views):
+        return None, ""
     if entry.spec.checkpoint.mode is not CheckpointMode.SESSION:
-        return _consented(c, entry, live, views)
+        return Signal.SAVED, ""
+    result = live.results.get(EffectKind.REQUEST)
     if result is None or result.unavailable:
         request = CheckpointRequest(migration.id, AfterCheckpoint.HOLD)
         alive = [view for view in views if not view.ended]
@@ -180,15 +185,24 @@ def _requesting(c: "Controller", entry: JobEntry, live: Live, migration: Migrati
     return _acknowledged(c, entry, migration, views)
 
 
-def _consented(c: "Controller", entry: JobEntry, live: Live, views: Sequence[View]) -> tuple[Signal | None, str]:
-    """Nothing is asked of a job that can't answer; but somebody else may have a say."""
+def _consented(c: "Controller", entry: JobEntry, live: Live, views: Sequence[View]) -> bool:
+    """Whether nobody else forbids the move. It waits for a while; then it is called off, and nobody is to blame."""
     if Capability.CONSENT not in c.engine.capabilities:
-        return Signal.SAVED, ""
-    result = live.results.get(EffectKind.REQUEST)
-    if result is None or result.unavailable:
-        c.act(entry, live, EffectKind.REQUEST, [Call("consent", views[0].run, (views[0].run,))])
-        return None, ""
-    return (Signal.NOT_SAVED, result.refused) if result.refused else (Signal.SAVED, "")
+        return True
+    result = live.results.get(EffectKind.CONSENT)
+    if result is not None and result.succeeded:
+        return True
+    if result is not None and result.refused:
+        if live.waited(c.now) > min(_CONSENT_PATIENCE, _patience(c, entry, Phase.REQUESTING) / 2):
+            live.call_off = result.refused
+            c.touch(entry.id)
+            return False
+        again = live.acted[EffectKind.CONSENT] + _CONSENT_EVERY
+        if again > c.now:
+            c.wake(entry.id, again)
+            return False
+    c.act(entry, live, EffectKind.CONSENT, [Call("consent", views[0].run, (views[0].run,))])
+    return False
 
 
 def _acknowledged(

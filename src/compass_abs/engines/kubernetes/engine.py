@@ -17,13 +17,15 @@ from compass_abs.engines.kubernetes.gangs import GangStore
 from compass_abs.engines.kubernetes.ledger import Ledger
 from compass_abs.engines.kubernetes.manifest import PodSettings, marks, own_pod
 from compass_abs.engines.kubernetes.nodes import GpuNode, read_node
-from compass_abs.engines.kubernetes.runs import PodRun
+from compass_abs.engines.kubernetes.runs import PodRun, withdrawal
 from compass_abs.engines.kubernetes.users_pods import UsersPods
 from compass_abs.engines.local.run_files import write_json
 from compass_abs.engines.protocol import (
     Capability,
     CheckpointMode,
     CheckpointRequest,
+    End,
+    EndCause,
     EngineRefusalError,
     EngineUnavailableError,
     NodeHealth,
@@ -42,6 +44,7 @@ _LOOK_EVERY = 0.1
 _AT_ONCE = 1.0
 #: How often pods are looked at again for what no event tells: an end that nobody has accounted for, patience that ends.
 _LOOK_AGAIN = 1.0
+_NEVER = End(EndCause.SIGNALLED, 9, "it was ended before it had a pod")
 #: Of a log that is kept when its pod is removed.
 _MOST_LOG = 16 << 20
 
@@ -322,9 +325,8 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
     # ---- asking and ending
 
     def request_checkpoint(self, run: RunId, request: CheckpointRequest) -> None:
-        """Writes the request, unless the move would violate somebody's disruption budget."""
+        """Writes the request."""
         self.client.guard()
-        self.consent(run)
         super().request_checkpoint(run, request)
 
     def consent(self, run: RunId) -> None:
@@ -348,13 +350,23 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                 return
             found.asked = True
             found.save()
-        if found.supervised:
+        if not self._has_pod(found):
+            found.finish(_NEVER)
+        elif not found.supervised:
+            self._stop_users(found, grace)
+        else:
             self.ask_to_end(run, grace)
             if not found.running:
                 self._delete(found, grace)
-        elif found.pod:
-            self._stop_users(found, grace)
         self._wake.set()
+
+    def _has_pod(self, run: PodRun) -> bool:
+        """Whether it has a pod, be it one of which we never heard that it was made."""
+        if not run.pod and run.supervised:
+            pod = self.client.find(pod_path(run.namespace, names.pod_name(run.run, self.owner)))
+            if pod is not None and pods.run_of(pod, self.owner) == run.run:
+                self._attach(run, pod)
+        return bool(run.pod)
 
     def _stop_users(self, run: PodRun, grace: float) -> None:
         held = contract_files.held_by(run.control, run.run.number)
@@ -375,14 +387,16 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                 return
             found.asked = True
             found.save()
-        if found.supervised:
-            self.tell_to_die(run)
-        self._delete(found, _AT_ONCE)
+        if self._has_pod(found):
+            if found.supervised:
+                self.tell_to_die(run)
+            self._delete(found, _AT_ONCE)
+        else:
+            found.finish(_NEVER)
         self._wake.set()
 
     def _delete(self, run: PodRun, grace: float) -> None:
-        if run.pod:
-            self.client.delete(pod_path(run.namespace, run.pod), grace=max(grace, _AT_ONCE), uid=run.uid)
+        self.client.delete(pod_path(run.namespace, run.pod), grace=max(grace, _AT_ONCE), uid=run.uid)
 
     def forget(self, run: RunId) -> None:
         """Drops the run and its pod; its log and the job's checkpoints stay. A user's pod stays, too."""
@@ -436,11 +450,9 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     # ---- watching
 
-    def withdrawn(self, job_id: str) -> list[Object]:
-        """Pods of a job that somebody else has deleted, as they were."""
-        with self._lock:
-            found = [run for run in self._runs.values() if run.run.job_id == job_id and run.withdrawn]
-        return [template for run in found if (template := self._users.template(run)) is not None]
+    def withdrawn(self, job_id: str) -> bool:
+        """True when somebody else has ever deleted a pod of a job."""
+        return withdrawal(self._files, job_id).exists()
 
     def ever_ran(self, job_id: str) -> bool:
         """True when any run of a job was ever started."""
@@ -472,7 +484,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
             next_look = now + _LOOK_AGAIN if everything else next_look
             self._look_for_replacements(waiting)
             overdue, pause = self._look_at_files()
-            for run in overdue:
+            for run in [run for run in overdue if run.pod]:
                 with contextlib.suppress(EngineUnavailableError, EngineRefusalError):
                     self._delete(run, _AT_ONCE)
             self._wake.wait(max(0.0, min(pause, next_look - time.monotonic())))

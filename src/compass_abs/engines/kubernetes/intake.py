@@ -236,12 +236,10 @@ class Intake:
         gone = [template for template, uid in zip(gang.members, gang.uids, strict=True) if self._is_gone(template, uid)]
         if gang.alone:
             return bool(gone)
-        withdrawn = self._engine.withdrawn(gang.job)
-        if not withdrawn and self._engine.ever_ran(gang.job):
+        if self._engine.ever_ran(gang.job):
             # Its first pods may be gone because we ended them.
-            return False
-        missing = withdrawn or gone
-        return bool(missing) and self._owners.is_gone(missing[0])
+            gone = list(gang.members[:1]) if self._engine.withdrawn(gang.job) else []
+        return bool(gone) and self._owners.is_gone(gone[0])
 
     def _is_gone(self, template: Object, uid: str) -> bool:
         pod = self._engine.pods.get(*pods.key_of(template))

@@ -2,12 +2,13 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from compass_abs.engines import contract_files
 from compass_abs.engines.kubernetes import pods
 from compass_abs.engines.kubernetes.client import Object
-from compass_abs.engines.local.run_files import read_json
+from compass_abs.engines.local.run_files import RunFiles, read_json
 from compass_abs.engines.protocol import CheckpointMode, End, EndCause
 from compass_abs.engines.supervised_run import FILE_PATIENCE, SupervisedRun
 
@@ -27,8 +28,6 @@ class PodRun(SupervisedRun):
     bound: bool = False
     #: True when its pod's containers are gone, or it is.
     pod_over: bool = False
-    #: True when somebody else deleted its pod.
-    withdrawn: bool = False
 
     def more(self) -> dict[str, Any]:
         """Its pod."""
@@ -85,7 +84,7 @@ class PodRun(SupervisedRun):
 
     def _note_deletion(self, pod: Object) -> None:
         if pods.is_deleted(pod) and not self.asked and not pods.is_disrupted(pod):
-            self.withdrawn = True
+            self._withdraw()
 
     def _judge(self, pod: Object | None) -> None:
         """Its pod is over, and it has not said how it ended."""
@@ -95,6 +94,10 @@ class PodRun(SupervisedRun):
             # Its own account may be on its way.
             return
         self.finish(self._verdict(pod))
+
+    def _withdraw(self) -> None:
+        """Somebody took a pod of this job back: to be known for longer than this run is."""
+        withdrawal(self.files, self.run.job_id).touch()
 
     def _verdict(self, pod: Object | None) -> End:
         if contract_files.finished(self.control, self.run.number):
@@ -106,5 +109,10 @@ class PodRun(SupervisedRun):
             saved = bool(self.gang) and self.mode is CheckpointMode.SIGNAL
             detail = "its pod is gone, as it was asked to"
             return End(EndCause.EXITED, 0, detail) if saved else End(EndCause.SIGNALLED, 9, detail)
-        self.withdrawn = True
+        self._withdraw()
         return End(EndCause.EVICTED, detail="its pod was deleted by others")
+
+
+def withdrawal(files: RunFiles, job_id: str) -> Path:
+    """The file that says that somebody else deleted a pod of a job."""
+    return files.job(job_id) / "withdrawn"

@@ -31,11 +31,6 @@ class UsersPods:
             raise EngineRefusalError(f"{order.run}: there is no gang of pods {key!r}")
         return gang
 
-    def template(self, run: PodRun) -> Object | None:
-        """The user's pod that a run began as."""
-        gang = self._gangs.load(run.gang)
-        return gang.members[run.run.number] if gang is not None else None
-
     def pod_for(self, run: PodRun, taken: set[str], create: Callable[[Object, PodRun], Object]) -> Object | None:
         """An unbound pod for this run; None while its owner has made none. Refuses when there won't be any."""
         gang = self._gangs.load(run.gang)
@@ -61,8 +56,12 @@ class UsersPods:
         return None
 
     def _fits(self, pod: Object, gang: Gang, number: int) -> bool:
+        if pods.waits_for_a_gate(pod):
+            return False
+        if pods.metadata(pod)["uid"] == gang.uids[number]:
+            return True
         member = owners.membership(pod)
-        if member.key != gang.membership or pods.waits_for_a_gate(pod):
+        if member.key != gang.membership:
             return False
         return member.marks == gang.indices[number] or not any(gang.indices[number])
 
