@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 
@@ -35,6 +36,19 @@ def test_workload_stopped_and_restarted_twice_repeats_every_loss(gang: Make, wor
     assert job.progress().state is ProcessState.FINISHED
     assert job.losses() == reference.losses()
     assert len(set(job.losses())) == 30
+
+
+@pytest.mark.parametrize(
+    ("workload", "millions"),
+    # ResNet-50, ViT-B/16, BERT-base, GPT-2 small and CLIP ViT-B/32 as published; DeepFM with 26 million rows of 17.
+    [("resnet", 25.6), ("vit", 86.6), ("bert", 109.5), ("gpt2", 124.4), ("deepfm", 442.5), ("clip", 151.3)],
+)
+def test_full_size_has_the_parameters_of_the_published_model(workload: str, millions: float) -> None:
+    torch = pytest.importorskip("torch")
+    module = import_module(f"compass_abs.training.workloads.{workload}")
+    with torch.device("meta"):
+        model = module.Model(module.SIZES["full"])
+    assert sum(each.numel() for each in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.05)
 
 
 @pytest.mark.parametrize("workload", ["gpt2", "deepfm"])

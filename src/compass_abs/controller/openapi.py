@@ -61,6 +61,7 @@ def _paths() -> dict[str, Any]:
         "/api/v1/migrations/{action}": {"post": _read("Pauses or resumes migrations.", [switch])},
         "/api/v1/overview": {"get": _read("The whole cluster.")},
         "/api/v1/history": {"get": _read("Utilisation and fragmentation over time.", [_query("since", 0)])},
+        "/api/v1/events": {"get": _events()},
         "/api/v1/schema/job": {"get": _read("The JSON Schema of a job.")},
     }
 
@@ -82,6 +83,14 @@ def _text(summary: str, parameters: list[dict[str, Any]] | None = None) -> dict[
     answers = _responses(None, 200)
     answers["200"]["content"] = {"text/plain": {"schema": {"type": "string"}}}
     return {"summary": summary, "parameters": parameters or [], "responses": answers}
+
+
+def _events() -> dict[str, Any]:
+    after = _query("after", 0)
+    again = {"name": "last-event-id", "in": "header", "required": False, "schema": {"type": "string"}}
+    found = _read("Everything that happens, as server-sent events; those after the given one first.", [after, again])
+    found["responses"]["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+    return found
 
 
 def _responses(reference: str | None, status: int) -> dict[str, Any]:
