@@ -1,12 +1,14 @@
 """The cluster state: every refused change leaves it as it was, every decision can be taken back."""
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compass_abs.model import (
+    Cause,
     ClusterState,
     CompassError,
     Decision,
@@ -16,6 +18,7 @@ from compass_abs.model import (
     InvalidJobError,
     InvariantError,
     Job,
+    Migration,
     NodeStatus,
     PlacementError,
     UnknownJobError,
@@ -45,12 +48,13 @@ def filled() -> ClusterState:
         (Job("x", 1, 9), [0], InvalidJobError, "gpus is 9"),
         (Job("x", 1, 1), [7], UnknownNodeError, "node 7"),
         (Job("x", 2, 1), [0, -1], UnknownNodeError, "node -1"),
+        (Job("x", 2, 1), [0, "a"], UnknownNodeError, "node 'a'"),
         (Job("x", 2, 1), [0], PlacementError, "2 instances"),
         (Job("one", 1, 1), [0], DuplicateJobError, "'one'"),
     ],
 )
 def test_place_what_does_not_fit_raises_and_changes_nothing(
-    job: Job, nodes: list[int], error: type[CompassError], words: str
+    job: Job, nodes: Any, error: type[CompassError], words: str
 ) -> None:
     state = filled()
     before = picture(state)
@@ -73,6 +77,65 @@ def test_move_to_a_full_or_own_or_unknown_node_raises_and_changes_nothing() -> N
         with pytest.raises(error):
             state.move(instance, target)
     assert picture(state) == before
+
+
+def tidied(instance: Instance, source: int, target: int, gpus: int) -> Migration:
+    return Migration(instance, source, target, gpus, Cause.TIDY)
+
+
+@pytest.mark.parametrize("target", [-1, 3])
+def test_move_all_to_an_unknown_node_raises_and_changes_nothing(target: int) -> None:
+    """Also when the first move can only be made by an exchange."""
+    state = filled()
+    before = picture(state)
+    moves = [tidied(Instance("two", 0), 1, 0, 8), tidied(Instance("one", 0), 0, target, 3)]
+    with pytest.raises(UnknownNodeError, match=f"node {target}"):
+        state.move_all(moves)
+    with pytest.raises(UnknownNodeError, match=f"node {target}"):
+        state.move_all(moves[1:])
+    assert picture(state) == before
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        # Each fails at its last step.
+        Decision(Job("x", 1, 8), (0,), before=(tidied(Instance("two", 0), 1, 3, 8),)),
+        Decision(Job("x", 1, 8), (3,), after=(tidied(Instance("two", 0), 1, 0, 8),)),
+        Decision(Job("one", 1, 3), (0,), departed=True, after=(tidied(Instance("two", 1), 2, 1, 8),)),
+        Decision(Job("none", 1, 3), (0,), departed=True, before=(tidied(Instance("two", 0), 1, 3, 8),)),
+    ],
+)
+def test_apply_decision_of_another_state_raises_and_changes_nothing(decision: Decision) -> None:
+    state = filled()
+    state.add_node("d")
+    before = picture(state)
+    with pytest.raises(CompassError):
+        state.apply(decision)
+    assert picture(state) == before
+    check_state(state)
+
+
+@pytest.mark.parametrize(
+    ("second", "nodes", "error"),
+    [
+        (Job("y", 1, 8), [0], PlacementError),
+        (Job("y", 1, 1), [9], UnknownNodeError),
+        (Job("y", 1, 1), [-1], UnknownNodeError),
+        (Job("x", 1, 1), [0], DuplicateJobError),
+        (Job("y", 1, 9), [0], InvalidJobError),
+    ],
+)
+def test_restore_of_a_gang_that_cannot_be_there_raises_and_changes_nothing(
+    second: Job, nodes: list[int], error: type[CompassError]
+) -> None:
+    state = filled()
+    state.set_status("a", NodeStatus.CORDONED)
+    before = picture(state)
+    with pytest.raises(error):
+        state.restore([(Job("x", 1, 2), [0]), (second, nodes)])
+    assert picture(state) == before
+    check_state(state)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "2", None])

@@ -98,6 +98,14 @@ def test_finish_anchor_in_a_full_cluster_leaves_its_filler_running_and_moves_it_
     assert scheduler.space.residual(0) == 0
 
 
+def test_finish_anchor_in_a_full_cluster_gives_its_filler_the_vacancy_of_another() -> None:
+    scheduler = CompassAbs(ClusterState(2))
+    for job in (Job("three", 1, 3), Job("four", 1, 4), Job("seven", 1, 7), Job("single", 1, 1)):
+        assert scheduler.admit(job, NOW).admitted
+    decision = scheduler.finish("three", NOW)
+    assert [(move.instance.job_id, move.target) for move in decision.migrations] == [("single", 1)]
+
+
 def test_compact_literal_order_of_passes_stops_at_the_first_source_without_progress() -> None:
     """{2,2} beside {4} is stable under the printed passes, so "at most one partial slotted node" fails there."""
     scheduler = CompassAbsLiteral(ClusterState(4))

@@ -3,6 +3,7 @@
 import pytest
 
 from compass_abs.fragmentation import avoidable_partial_nodes, wcc_holds
+from compass_abs.schedulers.anchor_based_space import POOL
 from compass_abs.schedulers.compass_abs import CompassAbs
 from compass_abs.schedulers.compass_residual import CompassAbsResidual
 from tests.schedulers.reachable import explore
@@ -34,7 +35,7 @@ def in_space(scheduler: CompassAbs) -> None:
             assert node.contents[slot.anchor] + len(slot.fillers) <= slot.width
     if space.overfull:
         assert not state.empty_nodes
-        assert not space.partial_pools
+        assert not space.partial[POOL]
         assert not space.vacancies
 
 

@@ -15,6 +15,7 @@ from compass_abs.model.index_set import IndexSet
 from compass_abs.model.invariants import check_state
 from compass_abs.model.job import Instance, Job
 from compass_abs.model.node import Node, NodeStatus
+from compass_abs.model.slot import Slot
 
 __all__ = [
     "CAPACITIES",
@@ -36,6 +37,7 @@ __all__ = [
     "Placement",
     "PlacementError",
     "Reason",
+    "Slot",
     "UnknownJobError",
     "UnknownNodeError",
     "Verdict",

@@ -1,10 +1,11 @@
 """The cluster as a scheduler sees it: who is where, indexed by free GPUs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from compass_abs.model.decision import Decision, Migration, Placement
 from compass_abs.model.errors import (
+    CompassError,
     DuplicateJobError,
     InvalidJobError,
     PlacementError,
@@ -73,7 +74,7 @@ class ClusterState:
     @property
     def empty_nodes(self) -> int:
         """Nodes that are up and hold nothing."""
-        return len(self.by_free[self.capacity])
+        return self.by_free[self.capacity].size
 
     @property
     def partial_nodes(self) -> int:
@@ -127,26 +128,42 @@ class ClusterState:
     def place(self, job: Job, nodes: Sequence[int]) -> None:
         """Starts a gang: instance k on `nodes[k]`."""
         self.check_job(job)
-        gpus, table = job.gpus, self.nodes
+        gpus, table, buckets = job.gpus, self.nodes, self.by_free
         if len(nodes) != job.instances:
             raise PlacementError(f"job {job.id!r} has {job.instances} instances, but {len(nodes)} nodes were given")
-        for k, index in enumerate(nodes):
-            if not 0 <= index < len(table):
-                self._rollback(job, nodes, k)
-                raise UnknownNodeError(f"job {job.id!r}: there is no node {index}")
-            node = table[index]
-            if node.free < gpus or node.status is not _UP:
-                self._rollback(job, nodes, k)
-                raise PlacementError(
-                    f"job {job.id!r}: instance {k} needs {gpus} GPUs on node {node.name!r}, which is "
-                    f"{node.status} with {node.free} free"
-                )
-            node.contents[Instance(job.id, k)] = gpus
-            self._set_free(node, node.free - gpus)
-            if not job.movable:
-                node.pinned += 1
+        placed = 0
+        try:
+            for index in nodes:
+                if not 0 <= index < len(table):
+                    raise self._unknown(job.id, index)
+                node = table[index]
+                free = node.free
+                if free < gpus or node.status is not _UP:
+                    raise PlacementError(
+                        f"job {job.id!r}: instance {placed} needs {gpus} GPUs on node {node.name!r}, which is "
+                        f"{node.status} with {free} free"
+                    )
+                node.contents[Instance(job.id, placed)] = gpus
+                buckets[free].remove(index)
+                buckets[free - gpus].add(index)
+                node.free = free - gpus
+                self.free_gpus -= gpus
+                if not job.movable:
+                    node.pinned += 1
+                placed += 1
+        except CompassError:
+            self._rollback(job, nodes, placed)
+            raise
+        except TypeError:
+            self._rollback(job, nodes, placed)
+            raise self._unknown(job.id, nodes[placed]) from None
         self.demand[gpus] += len(nodes)
         self.gangs[job.id] = Gang(job, list(nodes))
+
+    def _unknown(self, job_id: str, index: object) -> UnknownNodeError:
+        return UnknownNodeError(
+            f"job {job_id!r}: there is no node {index!r}, expected a whole number from 0 to {len(self.nodes) - 1}"
+        )
 
     def _rollback(self, job: Job, nodes: Sequence[int], upto: int) -> None:
         for k in range(upto):
@@ -161,15 +178,17 @@ class ClusterState:
         gang = self.gangs.pop(job_id, None)
         if gang is None:
             raise UnknownJobError(f"job {job_id!r} is not running")
-        gpus, table = gang.job.gpus, self.nodes
+        gpus, table, buckets = gang.job.gpus, self.nodes, self.by_free
         for k, index in enumerate(gang.nodes):
             node = table[index]
             del node.contents[Instance(job_id, k)]
+            free = node.free
+            node.free = free + gpus
             if node.status is _UP:
                 self.demand[gpus] -= 1
-                self._set_free(node, node.free + gpus)
-            else:
-                node.free += gpus
+                self.free_gpus += gpus
+                buckets[free].remove(index)
+                buckets[free + gpus].add(index)
             if not gang.job.movable:
                 node.pinned -= 1
         return gang
@@ -178,7 +197,7 @@ class ClusterState:
         """Moves one instance of a running gang to another node."""
         source_index = self.node_of(instance)
         if not 0 <= target < len(self.nodes):
-            raise UnknownNodeError(f"job {instance.job_id!r}: there is no node {target}")
+            raise self._unknown(instance.job_id, target)
         gang = self.gangs[instance.job_id]
         gpus = gang.job.gpus
         source, destination = self.nodes[source_index], self.nodes[target]
@@ -219,7 +238,7 @@ class ClusterState:
         for instance, _, target, *_ in moves:
             source, gpus = at.get(instance, self.node_of(instance)), self.gangs[instance.job_id].job.gpus
             if not 0 <= target < len(self.nodes):
-                raise UnknownNodeError(f"job {instance.job_id!r}: there is no node {target}")
+                raise self._unknown(instance.job_id, target)
             node = self.nodes[target]
             left = free.get(target, node.free) - gpus
             if left < 0 or source == target or node.status is not NodeStatus.UP:
@@ -234,6 +253,8 @@ class ClusterState:
         last = {move.instance: move.target for move in moves}
         change: dict[int, int] = {}
         for instance, target in last.items():
+            if not 0 <= target < len(self.nodes):
+                raise self._unknown(instance.job_id, target)
             source, gpus = self.node_of(instance), self.gangs[instance.job_id].job.gpus
             change[source] = change.get(source, 0) + gpus
             change[target] = change.get(target, 0) - gpus
@@ -323,13 +344,18 @@ class ClusterState:
 
     def apply(self, decision: Decision) -> None:
         """Carries out a decision that was made on an equal state."""
-        self.move_all(decision.before)
-        if decision.job is not None and decision.reason is None:
-            if decision.departed:
-                self.release(decision.job.id)
-            else:
-                self.place(decision.job, decision.nodes)
-        self.move_all(decision.after)
+        with ExitStack() as takes_back:
+            self.move_all(decision.before)
+            takes_back.callback(self._reverse, decision.before)
+            if decision.job is not None and decision.reason is None:
+                if decision.departed:
+                    gang = self.release(decision.job.id)
+                    takes_back.callback(self.restore, [(gang.job, gang.nodes)])
+                else:
+                    self.place(decision.job, decision.nodes)
+                    takes_back.callback(self.release, decision.job.id)
+            self.move_all(decision.after)
+            takes_back.pop_all()
 
     def undo(self, decision: Decision) -> None:
         """Takes back the latest decision."""
@@ -347,15 +373,19 @@ class ClusterState:
             self.move_all(back)
 
     def restore(self, gangs: Iterable[tuple[Job, Sequence[int]]]) -> None:
-        """Puts running gangs back where they are; gangs on cordoned nodes included."""
-        for job, nodes in gangs:
-            with self._open(nodes):
-                self.place(job, nodes)
+        """Puts running gangs back where they are, all or none; gangs on cordoned nodes included."""
+        with ExitStack() as takes_back:
+            for job, nodes in gangs:
+                with self._open(nodes):
+                    self.place(job, nodes)
+                takes_back.callback(self.release, job.id)
+            takes_back.pop_all()
 
     @contextmanager
     def _open(self, nodes: Iterable[int]) -> Iterator[None]:
         """Lets instances back onto nodes that are up no more."""
-        held = [self.nodes[n] for n in dict.fromkeys(nodes) if self.nodes[n].status is not NodeStatus.UP]
+        known = [self.nodes[n] for n in dict.fromkeys(nodes) if type(n) is int and 0 <= n < len(self.nodes)]
+        held = [node for node in known if node.status is not NodeStatus.UP]
         statuses = [node.status for node in held]
         for node in held:
             self.set_status(node.name, NodeStatus.UP)

@@ -8,29 +8,15 @@ more than their vacancies holds is *residual*, which the space forbids but for t
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from compass_abs.fragmentation import slot_width
-from compass_abs.model import ClusterState, Gang, IndexSet, Instance, InvariantError, NodeStatus
+from compass_abs.model import ClusterState, Gang, IndexSet, Instance, InvariantError, NodeStatus, Slot
 
 # What compaction has to do with a node: nothing, drain the pool, join slots.
-_NEITHER, _POOL, _SLOTTED = 0, 1, 2
+NEITHER, POOL, SLOTTED = 0, 1, 2
 
 # An attribute of an enumeration takes a call to look up, too long for a path that every event takes several times.
 _UP = NodeStatus.UP
-
-
-class Slot(NamedTuple):
-    """A GPU block of a node: its anchor and the fillers of its vacancy."""
-
-    width: int
-    anchor: Instance
-    fillers: tuple[Instance, ...]
-
-    @property
-    def instances(self) -> int:
-        """How many instances move when the slot moves."""
-        return 1 + len(self.fillers)
 
 
 class AnchorBasedSpace:
@@ -42,13 +28,13 @@ class AnchorBasedSpace:
         "_filed",
         "_key",
         "_kind",
-        "_partial",
         "_state",
         "_widest",
         "_width_of",
         "gap",
         "order",
         "overfull",
+        "partial",
         "singles",
         "uneven",
         "vacancies",
@@ -88,30 +74,32 @@ class AnchorBasedSpace:
         # for either when it is no source of moves: something on it is pinned, or its slots can't be joined with any
         # others (a whole number of the widest). 0 is everything else: empty, full, or not up.
         self._buckets = [IndexSet(count) for _ in range(4 * capacity + 1)]
-        self._kind = [_NEITHER] * (4 * capacity + 1)
+        self._kind = [NEITHER] * (4 * capacity + 1)
         for k in range(1, capacity):
-            self._kind[k] = self._kind[2 * capacity + k] = _POOL
-            self._kind[capacity + k] = _SLOTTED
-        #: Nodes by what compaction has to do with them.
-        self._partial = [0, 0, 0]
+            self._kind[k] = self._kind[2 * capacity + k] = POOL
+            self._kind[capacity + k] = SLOTTED
+        #: How many partial nodes are `POOL` nodes, and how many `SLOTTED` ones whose slots may be joined with others.
+        self.partial = [0, 0, 0]
         self._key = [0] * count
         #: Bit k is set while bucket k has a member.
         self._filed = 0
         for node in self._state.nodes:
             for gpus in node.contents.values():
-                self._count(node.index, gpus, 1)
+                self._change(node.index, gpus, 1)
             self.touch(node.index)
 
-    def _count(self, index: int, gpus: int, sign: int) -> None:
+    def touch(self, index: int) -> None:
+        """Files a node of which something else than its contents changed."""
+        self._change(index, 1, 0)
+
+    def _change(self, index: int, gpus: int, count: int) -> None:
+        """Counts instances of `gpus` that came to a node (or left it, if negative), and files it anew."""
         if gpus == 1:
-            self.singles[index] += sign
+            self.singles[index] += count
         else:
             width = self._width_of[gpus]
-            self.width[index] += sign * width
-            self.gap[index] += sign * (width - gpus)
-
-    def touch(self, index: int) -> None:
-        """Files a node whose contents changed."""
+            self.width[index] += count * width
+            self.gap[index] += count * (width - gpus)
         capacity, width, singles = self._capacity, self.width[index], self.singles[index]
         node = self._state.nodes[index]
         vacancy = 0
@@ -123,7 +111,8 @@ class AnchorBasedSpace:
             room = capacity - width
             if residual > 0:
                 room -= residual
-            residual -= self._remainder(width)
+            if self.uneven:
+                residual -= self._remainder(width)
             if residual > 0:
                 overfull = True
             elif residual:
@@ -137,7 +126,7 @@ class AnchorBasedSpace:
             overfull = False
         old = self._key[index]
         if key != old:
-            kind, partial = self._kind, self._partial
+            kind, partial = self._kind, self.partial
             if old:
                 bucket = self._buckets[old]
                 bucket.remove(index)
@@ -180,30 +169,20 @@ class AnchorBasedSpace:
     def placed(self, gpus: int, nodes: Sequence[int]) -> None:
         """Instances of `gpus` were placed on these nodes."""
         for index in nodes:
-            self._count(index, gpus, 1)
-        for index in nodes:
-            self.touch(index)
+            self._change(index, gpus, 1)
 
     def released(self, gang: Gang) -> None:
         """A gang left its nodes."""
+        gpus = gang.job.gpus
         for index in gang.nodes:
-            self._count(index, gang.job.gpus, -1)
-        for index in gang.nodes:
-            self.touch(index)
+            self._change(index, gpus, -1)
 
     def moved(self, gpus: int, source: int, target: int) -> None:
         """An instance of `gpus` moved."""
-        self._count(source, gpus, -1)
-        self._count(target, gpus, 1)
-        self.touch(source)
-        self.touch(target)
+        self._change(source, gpus, -1)
+        self._change(target, gpus, 1)
 
     # ---- pool nodes
-
-    @property
-    def partial_pools(self) -> int:
-        """How many pool nodes are partial."""
-        return self._partial[_POOL]
 
     def pool_room(self) -> int:
         """1-GPU instances that fit the partial pool nodes."""
@@ -212,11 +191,24 @@ class AnchorBasedSpace:
 
     def partial_pool(self) -> Iterator[int]:
         """Partial pool nodes, the fullest first, then by index."""
+        # Compaction leaves one, as a rule.
+        return iter((self.fullest_pool(),)) if self.partial[POOL] == 1 else self._partial_pools()
+
+    def _partial_pools(self) -> Iterator[int]:
         filed = (self._filed | self._filed >> 2 * self._capacity) & ((1 << self._capacity) - 2)
         while filed:
             k = filed.bit_length() - 1
             yield from self._either(k)
             filed ^= 1 << k
+
+    def fullest_pool(self) -> int:
+        """The first of `partial_pool`; -1 if there is none."""
+        filed = (self._filed | self._filed >> 2 * self._capacity) & ((1 << self._capacity) - 2)
+        if not filed:
+            return -1
+        k = filed.bit_length() - 1
+        movable, pinned = self._buckets[k].first(), self._buckets[2 * self._capacity + k].first()
+        return pinned if movable < 0 or 0 <= pinned < movable else movable
 
     def sparsest_movable_pool(self, most: int) -> int:
         """The pool node without pinned instances that has fewest, and no more than `most`; -1 if there is none."""
@@ -224,11 +216,6 @@ class AnchorBasedSpace:
         return self._buckets[(filed & -filed).bit_length() - 1].first() if filed else -1
 
     # ---- slotted nodes
-
-    @property
-    def movable_slotted_partial(self) -> int:
-        """How many slotted nodes have room and slots that may be joined with others."""
-        return self._partial[_SLOTTED]
 
     def slot_room(self, width: int) -> int:
         """Slots of this width that can be profiled on slotted nodes."""

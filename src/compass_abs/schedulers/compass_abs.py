@@ -9,8 +9,8 @@ the sparsest pool node; a 1-GPU instance goes to the fullest partial pool node.
 
 from typing import ClassVar
 
-from compass_abs.model import Cause, ClusterState, Decision, Gang, Instance, Job, Migration
-from compass_abs.schedulers.anchor_based_space import AnchorBasedSpace, Slot
+from compass_abs.model import Cause, ClusterState, Decision, Gang, Instance, Job, Migration, Slot
+from compass_abs.schedulers.anchor_based_space import POOL, SLOTTED, AnchorBasedSpace
 from compass_abs.schedulers.base import Scheduler, Situation
 from compass_abs.schedulers.housing import Housing
 from compass_abs.schedulers.move_chains import collapse
@@ -109,7 +109,7 @@ class CompassAbs(Scheduler):
                 nodes += [index] * space.vacancy[index]
                 if len(nodes) >= job.instances:
                     break
-        if len(nodes) < job.instances:
+        if len(nodes) < job.instances and space.partial[POOL]:
             for index in space.partial_pool():
                 nodes += [index] * (self.state.capacity - space.singles[index])
                 if len(nodes) >= job.instances:
@@ -123,7 +123,8 @@ class CompassAbs(Scheduler):
                 nodes += [index] * each
                 if len(nodes) >= job.instances:
                     break
-        del nodes[job.instances :]
+        if len(nodes) > job.instances:
+            del nodes[job.instances :]
         self.state.place(job, nodes)
         self.space.placed(job.gpus, nodes)
         self.housing.changed(nodes)
@@ -151,18 +152,21 @@ class CompassAbs(Scheduler):
     def compact(self) -> None:
         """Residual fillers out, vacancies filled, pool drained, slots joined: O(what the event disturbed)."""
         space = self.space
-        if space.overfull:
+        if space.overfull.size:
             self._rehome()
         if space.vacancies:
             self._refill()
-        self._drain_pool()
-        self._join_slots()
-        while space.overfull:
+        if space.partial[POOL] > 1:
+            self._drain_pool()
+        if space.partial[SLOTTED] > 1:
+            self._join_slots()
+        while space.overfull.size:
             # Joining slots may have emptied a node; with a filler gone there, more slots may join.
             before = (self.state.partial_nodes, space.overfull.size)
             self._rehome()
             self._drain_pool()
-            self._join_slots()
+            if space.partial[SLOTTED] > 1:
+                self._join_slots()
             if (self.state.partial_nodes, space.overfull.size) >= before:
                 break
 
@@ -187,7 +191,7 @@ class CompassAbs(Scheduler):
     def _legal_target(self) -> int:
         if self.space.vacancies:
             return self.space.vacant.first()
-        pool = next(self.space.partial_pool(), -1)
+        pool = self.space.fullest_pool()
         return pool if pool >= 0 else next(iter(self.housing.open(1)), -1)
 
     def _refill(self) -> None:
@@ -203,11 +207,13 @@ class CompassAbs(Scheduler):
     def _drain_pool(self) -> None:
         """Empties the sparsest partial pool node into the fullest ones until at most one is left."""
         space = self.space
-        while space.partial_pools > 1:
+        while space.partial[POOL] > 1:
             source = space.sparsest_movable_pool(self.state.capacity - 1)
             if source < 0:
                 return
-            target = next((index for index in space.partial_pool() if index != source), -1)
+            target = space.fullest_pool()
+            if target == source:
+                target = next((index for index in space.partial_pool() if index != source), -1)
             if target < 0:
                 return
             room = self.state.capacity - space.singles[target]
@@ -216,12 +222,11 @@ class CompassAbs(Scheduler):
 
     def _join_slots(self) -> None:
         """Leaves at most one slotted node with room, by the rule of `slot_compaction.py`; pinned nodes apart."""
-        if self.space.movable_slotted_partial > 1:
-            nodes = self.space.movable_slotted()
-            level = 2
-            while 2 * level <= self.state.capacity:
-                self._join_level(nodes, level)
-                level *= 2
+        nodes = self.space.movable_slotted()
+        level = 2
+        while 2 * level <= self.state.capacity:
+            self._join_level(nodes, level)
+            level *= 2
 
     def _join_level(self, nodes: list[int], level: int) -> None:
         """Makes at most one node odd at this level, and joins it with what lower levels left over."""

@@ -7,8 +7,7 @@ that hold an item of the class are hosts; a pass ends at the first source that m
 
 from typing import ClassVar
 
-from compass_abs.model import Cause, Decision, Instance, Job
-from compass_abs.schedulers.anchor_based_space import Slot
+from compass_abs.model import Cause, Decision, Instance, Job, Slot
 from compass_abs.schedulers.base import Situation
 from compass_abs.schedulers.compass_abs import CompassAbs
 

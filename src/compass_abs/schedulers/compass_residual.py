@@ -9,6 +9,7 @@ It is lazy: residual fillers of a full node are left alone. The price is more mo
 from typing import ClassVar
 
 from compass_abs.model import Cause, Job
+from compass_abs.schedulers.anchor_based_space import SLOTTED
 from compass_abs.schedulers.compass_abs import CompassAbs
 
 
@@ -64,15 +65,15 @@ class CompassAbsResidual(CompassAbs):
         if self.space.uneven:
             # Filling a remainder can make room for a slot that had none.
             before = len(self.state.nodes) + 1
-            while 1 < self.space.movable_slotted_partial < before:
-                before = self.space.movable_slotted_partial
+            while 1 < self.space.partial[SLOTTED] < before:
+                before = self.space.partial[SLOTTED]
                 self._compact_once()
 
     def _compact_once(self) -> None:
         space = self.space
         self._fill_vacancies()
         self._drain_pool()
-        if space.movable_slotted_partial > 1:
+        if space.partial[SLOTTED] > 1:
             self._gather_residual()
             self._join_slots()
             if space.uneven:

@@ -16,7 +16,7 @@ class Housing:
 
     def openable(self) -> int:
         """How many empty nodes may be opened."""
-        return self.state.empty_nodes
+        return self.state.by_free[self.state.capacity].size
 
     def open(self, wanted: int) -> Iterable[int]:
         """Empty nodes in the order in which to use them: `wanted` or more, fewer where there aren't as many."""

@@ -13,7 +13,7 @@ slots: with G a power of two at most one slotted node keeps room. That is the pa
 
 from collections.abc import Sequence
 
-from compass_abs.schedulers.anchor_based_space import Slot
+from compass_abs.model import Slot
 
 
 def cheapest_block(slots: Sequence[Slot], width: int) -> list[Slot] | None:
