@@ -48,14 +48,17 @@ def serve_kubernetes(
 
     from compass_abs.controller.client import Client as Controller
     from compass_abs.controller.client import Submitter
+    from compass_abs.controller.kubernetes_reporter import Reporter
     from compass_abs.controller.reconcile import Conduct, Config
-    from compass_abs.controller.server import Settings, configure_logging, in_background, token_of
+    from compass_abs.controller.server import Settings, configure_logging, served, token_of
     from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings
+    from compass_abs.engines.kubernetes.client import Object
     from compass_abs.engines.kubernetes.events import EventWriter, Subject
-    from compass_abs.engines.kubernetes.intake import Intake
+    from compass_abs.engines.kubernetes.intake import WAITING, Intake
     from compass_abs.engines.kubernetes.lease import Leadership, who_am_i
     from compass_abs.engines.kubernetes.manifest import load_template
     from compass_abs.engines.kubernetes.pods import key_of, metadata
+    from compass_abs.engines.kubernetes.recommendations import Board
     from compass_abs.model import CompassError
     from compass_abs.schedulers.registry import parse_choice
 
@@ -73,6 +76,9 @@ def serve_kubernetes(
     def say(text: str) -> None:
         typer.echo(f"compass: {text}", err=True)
 
+    def subject(pod: Object) -> Subject:
+        return Subject(*key_of(pod), str(metadata(pod).get("uid", "")))
+
     client = Client.connect(context or None)
     place = namespace or client.namespace
     with closing(Client.connect(context or None)) as electing:
@@ -84,16 +90,29 @@ def serve_kubernetes(
             place, image, resource, scheduler_name, volume_claim, load_template(pod_template) if pod_template else {}
         )
         engine = KubernetesEngine(state / "kubernetes", client, pod_settings)
-        writer = EventWriter(client, me, component=scheduler_name)
-        intake = Intake(
-            engine,
-            lambda pod, reason, message: writer.say(
-                Subject(*key_of(pod), str(metadata(pod).get("uid", ""))), reason, message
-            ),
-        )
+        # Two writers: each has a thread of its own.
+        writer, events = (EventWriter(client, me, component=scheduler_name) for _ in range(2))
+        board = Board(client, place, me)
+
+        def tell(pod: Object, reason: str, message: str) -> None:
+            if reason != WAITING:  # which the reporter says better
+                writer.say(subject(pod), reason, message)
+
+        intake = Intake(engine, tell)
+
+        def waiting() -> dict[str, list[Subject]]:
+            return {job: [subject(pod) for pod in members] for job, members in intake.waiting_pods().items()}
+
         try:
             token = token_of(settings)
-            with in_background(settings, engine) as url, Controller(url, token) as controller:
+            with (
+                served(settings, engine) as (url, service),
+                Controller(url, token) as controller,
+                closing(
+                    Reporter(service, waiting, EventWriter(client, me, component=scheduler_name), board)
+                ) as reporter,
+            ):
+                reporter.start()
                 say(f"listening on {url}/; places pods of schedulerName {scheduler_name}")
                 jobs = Submitter(controller)
                 while not over.wait(1.0):

@@ -9,7 +9,7 @@ from compass_abs.controller.advice import Advice, PoolPicture, Waiting, advice, 
 from compass_abs.controller.pool import Proposal
 from compass_abs.controller.service import Service
 from compass_abs.engines.kubernetes.events import EventWriter, Subject, Weight
-from compass_abs.engines.kubernetes.recommendations import Board, Recommendation, RecommendedMove, object_name
+from compass_abs.engines.kubernetes.recommendations import MISSING, Board, Recommendation, RecommendedMove, object_name
 from compass_abs.model import CompassError, Verdict
 
 #: Reasons of events, as `kubectl describe` shows them.
@@ -66,10 +66,10 @@ class Reporter:
     def round(self) -> None:
         """Tells what is true now."""
         found = self._service.ask(advice)
-        if self._board is not None and not self._board.publish(recommended(found)):
-            raise CompassError("there is no resource Recommendation; kubectl apply -k deploy/kubernetes/base adds it")
         if self._events is not None:
             self._tell(found, self._events)
+        if self._board is not None and not self._board.publish(recommended(found)):
+            raise CompassError(MISSING)
 
     def _tell(self, found: Advice, events: EventWriter) -> None:
         pods, plans = self._pods_of(), _PLANS

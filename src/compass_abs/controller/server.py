@@ -71,6 +71,13 @@ def serve(settings: Settings, engine: Engine) -> None:
 @contextmanager
 def in_background(settings: Settings, engine: Engine) -> Iterator[str]:
     """Runs beside the caller, on any free port when the port is 0; the URL."""
+    with served(settings, engine) as (url, _):
+        yield url
+
+
+@contextmanager
+def served(settings: Settings, engine: Engine) -> Iterator[tuple[str, Service]]:
+    """The same, with the service itself."""
     with _running(settings, engine) as service, _listening(settings) as listener:
         server = _server(service, settings, token_of(settings))
         thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
@@ -78,7 +85,7 @@ def in_background(settings: Settings, engine: Engine) -> Iterator[str]:
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         try:
-            yield f"http://{settings.host}:{listener.getsockname()[1]}"
+            yield f"http://{settings.host}:{listener.getsockname()[1]}", service
         finally:
             server.should_exit = True
             thread.join(10.0)

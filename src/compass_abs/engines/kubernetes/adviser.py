@@ -9,7 +9,7 @@ from compass_abs.audit.audit import Audit, AuditOptions, PoolAudit, audit
 from compass_abs.audit.kubernetes import KubernetesOptions
 from compass_abs.engines.kubernetes.client import Client
 from compass_abs.engines.kubernetes.looking import look
-from compass_abs.engines.kubernetes.recommendations import Board, Recommendation, RecommendedMove, object_name
+from compass_abs.engines.kubernetes.recommendations import MISSING, Board, Recommendation, RecommendedMove, object_name
 from compass_abs.model import CompassError, Migration
 
 
@@ -26,9 +26,7 @@ class Adviser:
         """What is recommended now, as it was published."""
         found = recommended(audit(look(self._client, self._options, time.time()), self._taken))
         if not self._board.publish(found):
-            raise CompassError(
-                "the cluster has no resource Recommendation: kubectl apply -k deploy/kubernetes/base adds it"
-            )
+            raise CompassError(MISSING)
         return found
 
     def run(self, over: threading.Event, every: float, alive: Path | None = None) -> None:

@@ -24,6 +24,8 @@ from compass_abs.model import CompassError
 
 Say = Callable[[Object, str, str], object]
 
+#: Reason of what is said again at every look: why a gang that was taken in waits.
+WAITING = "Waiting"
 #: A gang that could not be taken in is tried again after this long.
 _TRY_AGAIN = 15.0
 #: Priorities of Kubernetes reach a thousand million; the controller's order needs no more than these.
@@ -73,6 +75,14 @@ class Intake:
                 jobs.cancel(gang.job)
             else:
                 self._say_why(gang, still_open[gang.job])
+
+    def waiting_pods(self) -> dict[str, list[Object]]:
+        """Pods without a node of gangs that were taken in, by their jobs. From any thread."""
+        waiting = {_uid(pod): pod for pod in self._engine.ledger.waiting()}
+        found = {
+            gang.job: [waiting[uid] for uid in gang.uids if uid in waiting] for gang in self._engine.gangs if gang.job
+        }
+        return {job: members for job, members in found.items() if members}
 
     def _gather(self) -> dict[Key, list[Object]]:
         """Waiting pods by gang, each in the order of its ranks."""
@@ -247,7 +257,7 @@ class Intake:
 
     def _say_why(self, gang: Gang, reason: str) -> None:
         if reason:
-            self._tell(self._unbound(gang), "Waiting", f"COMPASS job {gang.job} waits: {reason}")
+            self._tell(self._unbound(gang), WAITING, f"COMPASS job {gang.job} waits: {reason}")
 
 
 def _uid(pod: Object) -> str:

@@ -11,6 +11,8 @@ from compass_abs.engines.kubernetes.client import ApiError, Client, Object
 
 #: As in deploy/kubernetes/base/recommendations.yaml.
 GROUP, VERSION, PLURAL = "scheduling.compass-abs", "v1alpha1", "recommendations"
+#: For a cluster that doesn't have the resource.
+MISSING = "the cluster has no resource Recommendation: kubectl apply -k deploy/kubernetes/base adds it"
 #: How often an object that is still true is said to be; one that wasn't for long belongs to a controller that is gone.
 _CONFIRM = 60.0
 #: Moves that an object lists; all of them are counted.
