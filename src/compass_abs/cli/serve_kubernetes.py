@@ -108,9 +108,7 @@ def serve_kubernetes(
             with (
                 served(settings, engine) as (url, service),
                 Controller(url, token) as controller,
-                closing(
-                    Reporter(service, waiting, EventWriter(client, me, component=scheduler_name), board)
-                ) as reporter,
+                closing(Reporter(service, waiting, events, board)) as reporter,
             ):
                 reporter.start()
                 say(f"listening on {url}/; places pods of schedulerName {scheduler_name}")
