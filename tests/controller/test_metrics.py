@@ -2,18 +2,25 @@
 
 import json
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from compass_abs.controller.book import JobPhase
+from compass_abs.controller.job_spec import check_job
+from compass_abs.controller.metrics import Metrics
+from compass_abs.controller.migration import Phase
+from compass_abs.controller.reconcile import Config, Controller
+from compass_abs.controller.service import Service
+from compass_abs.model import NodeStatus
 from tests.controller.running import service
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "compass.json"
 
 
 def test_grafana_asks_only_for_metrics_that_exist(tmp_path: Path) -> None:
-    from compass_abs.controller.metrics import Metrics
-
     with service(tmp_path) as running:
         text = running.ask(Metrics().render).decode()
     families = list(text_string_to_metric_families(text))
@@ -28,10 +35,55 @@ def test_grafana_asks_only_for_metrics_that_exist(tmp_path: Path) -> None:
 
 
 def test_metrics_follow_the_cluster(tmp_path: Path) -> None:
-    from compass_abs.controller.metrics import Metrics
-
     with service(tmp_path, nodes=3) as running:
         text = running.ask(Metrics().render).decode()
     assert 'compass_gpus{pool="default",state="free"} 24.0' in text
     assert 'compass_usable_slots{gpus="8",pool="default"} 3.0' in text
     assert 'compass_nodes{health="ready"} 3.0' in text
+
+
+def test_migration_is_counted_with_its_trigger_and_the_time_of_each_phase(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        metrics = Metrics()
+        running.subscribe(metrics.on_event)
+        job = running.ask(lambda c: c.submit(check_job({"name": "a", "command": ["x"], "gpus_per_instance": 4})))
+        wait_until(running, lambda c: c.entry(job).phase is JobPhase.RUNNING)
+        running.ask(lambda c: c.set_node(c.entry(job).nodes[0], NodeStatus.DRAINING))
+        wait_until(running, lambda c: bool(c.entry(job).past))
+        text = running.ask(metrics.render).decode()
+    assert 'compass_migrations_total{class="w4",outcome="done",trigger="drain"} 1.0' in text
+    for phase in Phase:
+        assert f'compass_migration_seconds_count{{phase="{phase}"}} 1.0' in text
+    paused = re.search(r"^compass_disrupted_gpu_seconds_total (\S+)$", text, re.MULTILINE)
+    assert paused is not None
+    assert float(paused[1]) > 0
+
+
+def test_job_that_a_budget_keeps_waiting_is_counted_once(tmp_path: Path) -> None:
+    # Two half-full nodes and no move allowed: a whole node could be had, and isn't.
+    config = Config(scheduler="compass-jit", parameters={"moves_per_hour": 0})
+    with service(tmp_path, config, nodes=2) as running:
+        metrics = Metrics()
+        for _ in range(3):
+            running.ask(lambda c: c.submit(check_job({"name": "a", "command": ["x"], "gpus_per_instance": 4})))
+        wait_until(running, lambda c: c.book.counts[JobPhase.RUNNING] == 3)
+        running.ask(lambda c: c.cancel(full_node(c)))
+        wait_until(running, lambda c: c.book.counts[JobPhase.CANCELLED] == 1)
+        running.ask(lambda c: c.submit(check_job({"name": "b", "command": ["x"], "gpus_per_instance": 8})))
+        for _ in range(2):
+            text = running.ask(metrics.render).decode()
+            assert "compass_budget_exhausted_total 1.0" in text, text
+            assert 'compass_pending_jobs{reason="policy"} 1.0' in text
+
+
+def full_node(c: Controller) -> str:
+    """A job that shares its node."""
+    nodes = [entry.nodes for entry in c.book.jobs.values()]
+    return next(entry.id for entry in c.book.jobs.values() if nodes.count(entry.nodes) > 1)
+
+
+def wait_until(running: Service, what: Callable[[Controller], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not running.ask(what):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

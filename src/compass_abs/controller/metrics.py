@@ -11,7 +11,7 @@ from compass_abs.controller.service import Event
 from compass_abs.engines.protocol import NodeHealth
 from compass_abs.fragmentation import sif, unusable_free_ratio, wcc_margin
 from compass_abs.fragmentation.measures import avoidable_partial_nodes
-from compass_abs.model import InvariantError
+from compass_abs.model import InvariantError, Verdict
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _PLAN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)
@@ -53,7 +53,12 @@ class Metrics:
             "compass_plan_seconds", "Scheduling decisions.", buckets=_PLAN_SECONDS, registry=registry
         )
         self._violations = Counter("compass_invariant_violations", "Invariants found broken.", registry=registry)
-        self._begun: dict[str, tuple[int, str]] = {}
+        self._exhausted = Counter(
+            "compass_budget_exhausted", "Jobs kept waiting by a budget of moves.", registry=registry
+        )
+        self._over_budget: set[str] = set()
+        #: GPUs, class and trigger of each migration that is under way.
+        self._begun: dict[str, tuple[int, str, str]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
 
     def on_event(self, event: Event) -> None:
@@ -64,18 +69,30 @@ class Metrics:
             self._sizes[record.job_id] = (spec.get("gpus_per_instance", 1), spec.get("instances", 1))
         elif isinstance(record, MigrationBegun):
             gpus, instances = self._sizes.get(record.job_id, (1, 1))
-            self._begun[record.migration_id] = (gpus * instances, _class(gpus, record.cause))
+            self._begun[record.migration_id] = (gpus * instances, _class(gpus, record.cause), record.cause)
         elif isinstance(record, MigrationEnded):
-            total, kind = self._begun.pop(record.migration_id, (0, "unknown"))
-            self._migrations.labels(kind, "controller", record.outcome.value).inc()
+            total, kind, trigger = self._begun.pop(record.migration_id, (0, "unknown", "unknown"))
+            self._migrations.labels(kind, trigger, record.outcome.value).inc()
             for phase, seconds in record.seconds.items():
                 self._phase.labels(phase).observe(seconds)
             self._disrupted.inc(sum(record.seconds.values()) * total)
         elif record.kind == "ended":
             self._sizes.pop(record.job_id, None)
 
+    def look(self, c: Controller) -> None:
+        """Counts what no record tells: jobs that a budget has begun to keep waiting."""
+        over = {
+            job_id
+            for pool in c.pools.values()
+            for job_id, reason in pool.reasons.items()
+            if reason.verdict is Verdict.POLICY and reason.detail.startswith("budget")
+        }
+        self._exhausted.inc(len(over - self._over_budget))
+        self._over_budget = over
+
     def render(self, c: Controller) -> bytes:
         """Everything in Prometheus's text format."""
+        self.look(c)
         for seconds in c.decision_seconds:
             self._plan.observe(seconds)
         c.decision_seconds.clear()

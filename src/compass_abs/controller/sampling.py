@@ -41,10 +41,14 @@ class Sampler:
         self._history = history
         self._metrics = metrics
 
+    def _look(self, c: Controller) -> Sample:
+        self._metrics.look(c)
+        return sample(c)
+
     async def _sample_for_ever(self) -> None:
         with contextlib.suppress(ServiceError):
             while True:
-                self._history.add(await asyncio.wrap_future(self._service.do(sample)))
+                self._history.add(await asyncio.wrap_future(self._service.do(self._look)))
                 await asyncio.sleep(_EVERY)
 
     @contextlib.asynccontextmanager
