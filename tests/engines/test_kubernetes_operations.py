@@ -1,21 +1,27 @@
 """Operating on a real API server: who leads, what it may do, and what it says to people."""
 
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from compass_abs.engines.kubernetes import names
 from compass_abs.engines.kubernetes.client import ApiError, Client, pod_path
 from compass_abs.engines.kubernetes.events import EventWriter, Subject, Weight
 from compass_abs.engines.kubernetes.lease import Leadership, LeadershipLostError, Terms
 from compass_abs.engines.kubernetes.recommendations import Board, Recommendation, RecommendedMove
 from tests.engines.kubernetes_accounts import apply, kubeconfig_of, pod
 from tests.engines.kubernetes_cluster import KubernetesCluster
+from tests.engines.users_pods import counting
+from tests.engines.users_pods import pod as users_pod
 
 pytestmark = pytest.mark.engine
 
@@ -267,3 +273,98 @@ def test_events_of_many_pods_are_held_back(admin: Client, space: str) -> None:
     now = 3.0
     assert sum(writer.say(subject, "WaitingForTurn", "behind others") for subject in subjects) == 30
     assert (writer.written, writer.dropped) == (80, 30)
+
+
+# ---- the rights to schedule and move
+
+
+@pytest.fixture
+def scheduling(kubernetes: KubernetesCluster, tmp_path: Path) -> Iterator[Path]:
+    """The overlay that schedules and moves is applied; a kubeconfig of its account."""
+    apply(kubernetes, "execute")
+    # Its own pods find no image and no volume here; it is run as a process, with the same token.
+    kubernetes.kubectl("delete", "deployment", "compass-abs-scheduler", "-n", "compass-abs")
+    yield kubeconfig_of(kubernetes, "compass-abs", tmp_path / "kubeconfig")
+    kubernetes.kubectl("delete", "clusterrole,clusterrolebinding", "compass-abs-schedule")
+    kubernetes.kubectl("delete", "pvc", "compass-abs-state", "-n", "compass-abs", "--wait=false")
+
+
+def test_controller_with_the_rights_of_its_account_runs_moves_and_reads_a_gang(
+    scheduling: Path, admin: Client, space: str, tmp_path: Path
+) -> None:
+    port = random.SystemRandom().randrange(28_700, 29_700)
+    environment = dict(os.environ, KUBECONFIG=str(scheduling), COMPASS_URL=f"http://127.0.0.1:{port}")
+
+    def compass(*arguments: str) -> Any:
+        done = subprocess.run(
+            [*COMPASS, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    log = tmp_path / "serve.log"
+    serving = [
+        "serve-kubernetes",
+        "--namespace",
+        "compass-abs",
+        "--state",
+        str(tmp_path / "state"),
+        "--port",
+        str(port),
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen([*COMPASS, *serving], env=environment, stdout=output, stderr=output)
+    try:
+        until(lambda: "listening" in log.read_text(), 40)
+        marks = {names.JOB: "pair", names.SIZE: "2", names.CHECKPOINT: "signal"}
+        for number in range(2):
+            admin.create(pod_path(space), users_pod(f"pair-{number}", counting(tmp_path, f"p{number}"), 8, marks))
+
+        def placed() -> dict[str, str]:
+            return {
+                each["metadata"]["name"]: each["spec"]["nodeName"]
+                for each in admin.list(pod_path(space)).items
+                if each["status"].get("phase") == "Running" and not each["metadata"].get("deletionTimestamp")
+            }
+
+        until(lambda: len(placed()) == 2, 40)
+        (job,) = json.loads(compass("ps", "--json"))["jobs"]
+        until(lambda: json.loads(compass("ps", "--json"))["jobs"][0]["phase"] == "running", 40)
+        left = placed()["pair-1"]
+        compass("drain", left)
+        # A successor of another name, elsewhere; and nothing that the account would have needed and hasn't got.
+        until(lambda: len(placed()) == 2 and left not in placed().values() and "pair-1" not in placed(), 60)
+        assert compass("logs", job["id"]) is not None
+        reasons = {each["reason"] for each in admin.list(f"/api/v1/namespaces/{space}/events").items}
+        assert "TakenIn" in reasons
+        assert "forbidden" not in log.read_text().lower(), log.read_text()
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_account_that_schedules_may_not_touch_nodes_or_secrets_or_other_objects(
+    scheduling: Path, admin: Client, space: str
+) -> None:
+    client = Client.connect(kubeconfig=scheduling)
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}}
+    forbidden: list[Callable[[], object]] = [
+        lambda: client.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}}),
+        lambda: client.delete("/api/v1/nodes/n1"),
+        lambda: client.list("/api/v1/secrets"),
+        lambda: client.list(f"/api/v1/namespaces/{space}/configmaps"),
+        lambda: client.list("/api/v1/namespaces"),
+        lambda: client.create(f"/apis/batch/v1/namespaces/{space}/jobs", job),
+        lambda: client.delete(f"/apis/batch/v1/namespaces/{space}/jobs/x"),
+        lambda: client.list(f"/apis/batch/v1/namespaces/{space}/jobs"),
+        lambda: client.patch(f"{pod_path(space, 'x')}/status", {"status": {"phase": "Succeeded"}}),
+        lambda: client.create(f"{pod_path(space, 'x')}/exec", {}),
+        lambda: client.delete(f"/api/v1/namespaces/{space}/events/x"),
+        lambda: client.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", {"metadata": {"name": "x"}}),
+        lambda: client.find("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"),
+    ]
+    for number, attempt in enumerate(forbidden):
+        with pytest.raises(ApiError) as refusal:
+            attempt()
+        assert refusal.value.code == 403, number
+    client.close()
