@@ -1,54 +1,32 @@
 """The Kubernetes engine on a real API server: what every engine must do, and what only it can."""
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings
+from compass_abs.engines.kubernetes.client import pod_path
 from compass_abs.engines.protocol import Engine, NodeHealth
-from tests.engines.conformance import EngineConformance
+from tests.engines.conformance import EngineConformance, end_all
 from tests.engines.gangs import GangConformance, undisturbed
-from tests.engines.kubernetes_cluster import KubernetesCluster, skip_without_kubernetes
+from tests.engines.kubernetes_cluster import KubernetesCluster
+from tests.engines.users_pods import pod, sleeping
 
 __all__ = ["undisturbed"]
 
 pytestmark = pytest.mark.engine
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KubernetesCluster]:
-    skip_without_kubernetes()
-    with tempfile.TemporaryDirectory(prefix="ck-") as base:
-        cluster = KubernetesCluster(Path(base) / "c", nodes=8)
-        yield cluster
-        cluster.down()
-
-
-def end_all(engine: Engine) -> None:
-    """Leaves nothing for the next test."""
-    for report in engine.observe().runs:
-        engine.kill(report.run)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        runs = engine.observe().runs
-        for report in runs:
-            engine.forget(report.run)
-        if not runs:
-            break
-        time.sleep(0.05)
-    engine.close()
-
-
 class OnKubernetes:
     """Fixtures and hooks."""
 
     @pytest.fixture
-    def engine(self, cluster: KubernetesCluster, tmp_path: Path) -> Iterator[Engine]:
-        self._root, self._cluster = tmp_path / "engine", cluster
-        with cluster.namespace() as self._namespace:
+    def engine(self, kubernetes: KubernetesCluster, tmp_path: Path) -> Iterator[Engine]:
+        self._root, self._cluster = tmp_path / "engine", kubernetes
+        with kubernetes.namespace() as self._namespace:
             self._engines = [self._open()]
             yield self._engines[0]
             end_all(self._engines[-1])
@@ -61,6 +39,15 @@ class OnKubernetes:
         engine.close()
         self._engines.append(self._open())
         return self._engines[-1]
+
+    @contextmanager
+    def occupy(self, engine: Engine, node: str, gpus: int) -> Iterator[None]:
+        client = self._cluster.client()
+        foreign = pod("foreign", sleeping(), gpus, nodeName=node, schedulerName="default-scheduler")
+        client.create(pod_path(self._namespace), foreign)
+        yield
+        client.delete(pod_path(self._namespace, "foreign"), grace=1)
+        client.close()
 
 
 class TestKubernetesEngine(OnKubernetes, EngineConformance):

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LIMITS = {
     "memory_bytes": resource.RLIMIT_AS,
     "open_files": resource.RLIMIT_NOFILE,
@@ -67,6 +67,8 @@ def become(order: Any) -> None:
     """The child: turns into the user's program."""
     try:
         os.setsid()
+        # Without its supervisor nobody would end it in time, or tell that it has ended.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         for name, kind in _LIMITS.items():
             if order["limits"].get(name) is not None:
                 soft = int(order["limits"][name])
