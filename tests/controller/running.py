@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from compass_abs.controller.journal import SqliteJournal
-from compass_abs.controller.reconcile import Config
+from compass_abs.controller.reconcile import Config, Controller
 from compass_abs.controller.service import Service
 from compass_abs.engines.protocol import EngineRefusalError, RunId
 from tests.journeys.scripted_engine import ManualClock, ScriptedEngine
@@ -75,3 +75,11 @@ def service(folder: Path, config: Config | None = None, **engine: object) -> Ite
     finally:
         running.close()
         hands.close()
+
+
+def wait_until(running: Service, what: Callable[[Controller], bool], seconds: float = 20.0) -> None:
+    """Until the controller is in such a state."""
+    deadline = time.monotonic() + seconds
+    while not running.ask(what):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -2,8 +2,6 @@
 
 import json
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,9 +11,8 @@ from compass_abs.controller.job_spec import check_job
 from compass_abs.controller.metrics import Metrics
 from compass_abs.controller.migration import Phase
 from compass_abs.controller.reconcile import Config, Controller
-from compass_abs.controller.service import Service
 from compass_abs.model import NodeStatus
-from tests.controller.running import service
+from tests.controller.running import service, wait_until
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "compass.json"
 
@@ -80,10 +77,3 @@ def full_node(c: Controller) -> str:
     """A job that shares its node."""
     nodes = [entry.nodes for entry in c.book.jobs.values()]
     return next(entry.id for entry in c.book.jobs.values() if nodes.count(entry.nodes) > 1)
-
-
-def wait_until(running: Service, what: Callable[[Controller], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not running.ask(what):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

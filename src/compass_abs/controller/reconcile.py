@@ -98,7 +98,7 @@ class Controller:
         submit_effect: Callable[[Effect], None],
         clock: Clock,
         config: Config | None = None,
-        listener: Callable[[Record], None] = lambda record: None,
+        listener: Callable[[int, Record], None] = lambda number, record: None,
     ) -> None:
         self.config = config or Config()
         self.engine = engine
@@ -128,6 +128,8 @@ class Controller:
         self._roomless: dict[str, None] = {}
         for record in journal.replay():
             self.book.apply(record)
+        #: Records that are durable: the number of the latest one, over all controllers that wrote this journal.
+        self.durable = self.book.records
         self.note(Opened(clock.wall(), self.book.epoch + 1, self.config.scheduler, self.config.conduct))
         self._flush()
 
@@ -619,7 +621,8 @@ class Controller:
             records, self._pending = self._pending, []
             self._journal.append(records)
             for record in records:
-                self._listener(record)
+                self.durable += 1
+                self._listener(self.durable, record)
         effects, self._effects = self._effects, []
         for effect in effects:
             self._submit_effect(effect)

@@ -43,7 +43,7 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A record that has become durable, numbered."""
+    """A record that has become durable, and its place in the journal: a restart goes on counting."""
 
     number: int
     record: Record
@@ -77,7 +77,6 @@ class Service:
         self._effects = ThreadedEffects(engine, self._inbox.put)
         self._log = structlog.get_logger("controller")
         self.events: deque[Event] = deque(maxlen=_EVENTS_KEPT)
-        self.event_number = 0
         self._listeners: list[Callable[[Event], None]] = []
         self.controller = Controller(journal, engine, self._submit, SystemClock(), config, self._on_record)
         self.failure: BaseException | None = None
@@ -138,9 +137,8 @@ class Service:
     def _submit(self, effect: Effect) -> None:
         self._effects.submit(effect)
 
-    def _on_record(self, record: Record) -> None:
-        self.event_number += 1
-        event = Event(self.event_number, record)
+    def _on_record(self, number: int, record: Record) -> None:
+        event = Event(number, record)
         self.events.append(event)
         fields = {
             name: value
