@@ -150,7 +150,7 @@ def standby(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert process.stdout.readline() == b"ready\n"
     yield address
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     process.stdout.close()
 
 
