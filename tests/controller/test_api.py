@@ -82,7 +82,7 @@ def test_drained_node_is_emptied_and_the_migration_told(client: TestClient) -> N
     assert (past["job"], past["outcome"]) == (job, "done")
     assert set(past["seconds"]) == {"checkpoint", "stop", "wait", "start", "first_step"}
     metrics = client.get("/metrics").text
-    assert 'compass_migrations_total{class="w4",outcome="done",trigger="controller"} 1.0' in metrics
+    assert 'compass_migrations_total{class="w4",outcome="done",trigger="drain"} 1.0' in metrics
     assert 'compass_migration_seconds_count{phase="first_step"} 1.0' in metrics
     assert client.post(f"/api/v1/nodes/{node}/undrain").json()["status"] == "up"
 
