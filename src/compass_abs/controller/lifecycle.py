@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
+from compass_abs.controller import starting
 from compass_abs.controller.book import JobEntry, JobPhase
 from compass_abs.controller.effects import Call, EffectKind
 from compass_abs.controller.live import Live
@@ -69,7 +70,7 @@ def begin_starts(c: "Controller", pool: Pool) -> None:
         if not nodes:
             pool.requeue(pool.admitted.pop(job_id))
         elif c.occupancy.has_room(nodes, entry.job.gpus) and all(c.node_alive(node) for node in nodes):
-            if c.place(pool, entry, nodes):
+            if starting.place(c, pool, entry, nodes):
                 pool.admitted.pop(job_id, None)
             else:
                 c.wake(job_id, c.now + c.config.retry_first)
@@ -159,7 +160,7 @@ def _launch(c: "Controller", entry: JobEntry, live: Live) -> None:
         if live.waited(c.now) > c.config.patience.start:
             clear(c, entry, AfterClearing.REQUEUE, f"could not be started: {result.unavailable if result else '?'}")
             return
-        runs = [c.order(entry, number) for number in range(entry.job.instances)]
+        runs = [starting.order(c, entry, number) for number in range(entry.job.instances)]
         if c.act(entry, live, EffectKind.START, [Call("start", order.run, (order,)) for order in runs]):
             live.expect(runs)
         c.wake(entry.id, live.entered + c.config.patience.start + 0.001)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compass_abs.controller import lifecycle
+from compass_abs.controller import lifecycle, starting
 from compass_abs.controller.book import JobEntry, JobPhase, MigrationEntry
 from compass_abs.controller.effects import Call, EffectKind
 from compass_abs.controller.live import Live
@@ -287,7 +287,7 @@ def _starting(c: "Controller", entry: JobEntry, live: Live, migration: Migration
         return Signal.REFUSED, off
     calls, orders = [], []
     for number in range(entry.job.instances):
-        order = c.order(entry, number, migration)
+        order = starting.order(c, entry, number, migration)
         orders.append(order)
         if number in migration.stay:
             calls.append(Call("rejoin", order.run, (order, RunId(entry.id, number, entry.generation))))
@@ -367,7 +367,7 @@ def _kill_movers(c: "Controller", entry: JobEntry, live: Live, migration: Migrat
 
 def _write_start(c: "Controller", entry: JobEntry, migration: MigrationEntry) -> None:
     generation = entry.generation + 1
-    meeting = c.rendezvous(entry, migration.targets, generation)
+    meeting = starting.rendezvous(c, entry, migration.targets, generation)
     if meeting is None:
         c.wake(entry.id, c.now + c.config.retry_first)
         return

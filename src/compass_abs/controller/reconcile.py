@@ -13,41 +13,31 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
 
-from compass_abs.controller import lifecycle, moving, topology
-from compass_abs.controller.book import Book, JobEntry, JobPhase, MigrationEntry
+from compass_abs.controller import hearing, lifecycle, moving, restoring, topology
+from compass_abs.controller.book import Book, JobEntry, JobPhase
 from compass_abs.controller.effects import Call, Effect, EffectKind, EffectResult
 from compass_abs.controller.job_spec import JobSpec
 from compass_abs.controller.journal import Journal
 from compass_abs.controller.live import Clock, Live
-from compass_abs.controller.migration import Patience, Phase
-from compass_abs.controller.pool import Committed, Firmness, Move, Pool
+from compass_abs.controller.migration import Patience
+from compass_abs.controller.pool import Move, Pool
 from compass_abs.controller.records import (
     CancelRequested,
-    Checkpointed,
     Ended,
     NodeWanted,
     Opened,
     Outcome,
-    Placed,
     Record,
     Setting,
     Submitted,
 )
-from compass_abs.controller.runs import Occupancy, View, newer
+from compass_abs.controller.runs import Occupancy, View
 from compass_abs.engines.protocol import (
-    End,
-    EndCause,
     Engine,
-    EngineRefusalError,
-    EngineUnavailableError,
     NodeHealth,
     NodeReport,
     Observation,
     Report,
-    RunId,
-    RunPhase,
-    RunReport,
-    StartOrder,
 )
 from compass_abs.model import CompassError, Decision, NodeStatus, UnknownJobError, UnknownNodeError
 
@@ -216,117 +206,15 @@ class Controller:
             if self.ready:
                 topology.on_node(self, report)
             return
-        self._on_run(report)
+        hearing.on_run(self, report)
 
     def on_observation(self, observation: Observation, ticket: int) -> None:
         """Everything, as it was when the call began whose ticket this is."""
-        topology.on_nodes(self, observation.nodes)
-        for report in observation.runs:
-            self._on_run(report)
-        seen = {report.run for report in observation.runs}
-        for job_id, live in self.live.items():
-            for view in live.gang:
-                if view.run not in seen and not view.ended and 0 <= view.ticket <= ticket:
-                    self._absent(self.book.jobs[job_id], live, view)
-        if not self.ready and self.pools:
-            self.ready = True
-            self._restore()
-
-    def _on_run(self, report: RunReport) -> None:
-        job_id = report.run.job_id
-        entry = self.book.jobs.get(job_id)
-        if entry is None:
-            # Ours by name, unknown to the journal: someone else's journal, perhaps. Its GPUs are taken all the same.
-            self._hold_stray(report)
-            return
-        live = self.live.setdefault(job_id, Live())
-        view = live.gang.views.get(report.run)
-        if view is None:
-            view = live.gang.views[report.run] = View(report.run, report.node, ticket=self.ticket)
-        if not newer(view.report, report):
-            return
-        changed = view.report != report
-        view.report, view.node = report, report.node
-        if view.ended:
-            self.occupancy.release(report.run)
-            for waiting in self._roomless:
-                self.touch(waiting)
-            self._roomless.clear()
-        elif not self.occupancy.holds(report.run) or changed:
-            self.occupancy.hold(report.run, report.node, entry.job.gpus)
-        if changed:
-            self.touch(job_id)
-            self._note_checkpoint(entry, report)
-
-    def _absent(self, entry: JobEntry, live: Live, view: View) -> None:
-        """A run that a look at everything didn't show."""
-        if view.accepted or view.report is not None:
-            gone = End(EndCause.UNKNOWN, detail="the engine knows nothing of it")
-            self._on_run(RunReport(view.run, view.node, RunPhase.ENDED, end=gone))
-        else:
-            # Nobody knew whether it had been started. It has not.
-            del live.gang.views[view.run]
-            if view.run.generation not in entry.live_generations:
-                self.occupancy.release(view.run)
-        self.touch(entry.id)
-
-    def _hold_stray(self, report: RunReport) -> None:
-        if report.phase is RunPhase.ENDED:
-            self.occupancy.release(report.run)
-        else:
-            self.occupancy.hold(report.run, report.node, max(len(report.gpus), 1))
-
-    def _note_checkpoint(self, entry: JobEntry, report: RunReport) -> None:
-        progress = report.progress
-        if progress is None or not progress.checkpoint or report.run.number or entry.over:
-            return
-        best = entry.best_checkpoint()
-        newest = best is None or (progress.checkpoint_step > best.step and progress.checkpoint != best.path)
-        if newest and progress.checkpoint not in entry.bad and report.run.generation in entry.live_generations:
-            step, path = progress.checkpoint_step, progress.checkpoint
-            self.note(Checkpointed(entry.id, self.clock.wall(), report.run.generation, step, path))
+        hearing.on_observation(self, observation, ticket)
 
     def on_effect(self, result: EffectResult) -> None:
         """What came of a batch of calls."""
-        effect = result.effect
-        live = self.live.get(effect.job_id)
-        if live is None or live.busy != effect.id:
-            return
-        live.busy = 0
-        live.results[effect.kind] = result
-        self.ticket += 1
-        if effect.kind is EffectKind.START:
-            self._started(live, result)
-        elif effect.kind is EffectKind.KILL:
-            for call in effect.calls:
-                if call.run in live.gang.views:
-                    live.gang.views[call.run].ticket = self.ticket
-        elif effect.kind is EffectKind.FORGET:
-            for call in effect.calls[: result.made + bool(result.refused)]:
-                live.gang.views.pop(call.run, None)
-        if result.unavailable:
-            self.wants_observation = True
-            live.tries += 1
-            pause = min(self.config.retry_first * 2 ** (live.tries - 1), self.config.retry_most)
-            live.retry_at = self.clock.monotonic() + pause
-            self.wake(effect.job_id, live.retry_at)
-        self.touch(effect.job_id)
-
-    def _started(self, live: Live, result: EffectResult) -> None:
-        for number, call in enumerate(result.effect.calls):
-            view = live.gang.views.get(call.run)
-            if view is None:
-                continue
-            if number < result.made:
-                view.ticket, view.accepted = self.ticket, True
-            elif number == result.made and not result.refused:
-                view.ticket = self.ticket
-            elif view.report is None and not (result.unavailable and number > result.made):
-                # Certainly not started: refused, or behind the one that was.
-                del live.gang.views[call.run]
-                self.occupancy.release(call.run)
-            else:
-                view.ticket = self.ticket
+        hearing.on_effect(self, result)
 
     # ---- looking
 
@@ -384,7 +272,8 @@ class Controller:
             self._look_at(job_id)
         for name in list(self._unsettled):
             busy = True
-            self._settle(self.pools[name])
+            del self._unsettled[name]
+            restoring.settle(self, self.pools[name])
         for pool in self.pools.values():
             wall = pool.situation.now
             if pool.round_is_due():
@@ -462,68 +351,6 @@ class Controller:
             return self.pools[entry.job.pool]
         return next(iter(self.pools.values()))
 
-    def committed(self, pool: Pool) -> list[Committed]:
-        """Where every gang of a pool is, or is bound to be."""
-        found = []
-        for entry in self.book.open_jobs.values():
-            if self.pool_of(entry) is not pool:
-                continue
-            if entry.phase in (JobPhase.RUNNING, JobPhase.STARTING):
-                found.append(Committed(entry.job, entry.nodes, Firmness.RUNNING))
-            elif entry.phase is JobPhase.MIGRATING and entry.migration is not None:
-                found.append(Committed(entry.job, entry.migration.targets, Firmness.MOVING))
-            elif entry.phase is JobPhase.CLEARING and pool.target(entry.id):
-                found.append(Committed(entry.job, pool.target(entry.id), Firmness.LEAVING))
-        return found
-
-    def _settle(self, pool: Pool) -> None:
-        self._unsettled.pop(pool.name, None)
-        for job_id in pool.settle(self.committed(pool)):
-            entry = self.book.jobs[job_id]
-            if entry.phase is JobPhase.MIGRATING:
-                self.live[job_id].call_off = "its new place is taken"
-            self.touch(job_id)
-
-    def _restore(self) -> None:
-        """After the first observation: puts running gangs and waiting jobs back to where they were."""
-        for entry in self.book.jobs.values():
-            if not entry.over:
-                pool = self.pool_of(entry)
-                pool.scheduler.submitted(entry.job, pool.situation)
-                self._restore_job(entry, pool)
-            if not entry.over or entry.id in self.live:
-                self.touch(entry.id)
-        for pool in self.pools.values():
-            self.unsettle(pool)
-        self.wants_observation = True
-
-    def _restore_job(self, entry: JobEntry, pool: Pool) -> None:
-        if entry.phase is JobPhase.QUEUED:
-            pool.requeue(entry.job)
-            return
-        live = self.live.setdefault(entry.id, Live())
-        if entry.placed_at is not None:
-            if entry.job.duration is not None:
-                pool.situation.ends[entry.id] = entry.placed_at + entry.job.duration
-            pool.situation.progress[entry.id] = entry.placed_at
-            live.ran_before = max(0.0, self.clock.wall() - entry.placed_at)
-        if entry.phase in (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.CLEARING, JobPhase.MIGRATING) and entry.nodes:
-            self._expect(live, entry, entry.generation, entry.nodes, entry.launched)
-        if entry.migration is not None:
-            self._moving[entry.id] = None
-            moving.reserve(self, entry, entry.migration)
-            if entry.migration.generation:
-                started = entry.migration.phase is Phase.RESUMING
-                self._expect(live, entry, entry.migration.generation, entry.migration.targets, started)
-
-    def _expect(self, live: Live, entry: JobEntry, generation: int, nodes: Sequence[str], accepted: bool) -> None:
-        """Runs that the journal says were ordered: alive until an observation made after now says otherwise."""
-        for number, node in enumerate(nodes):
-            run = RunId(entry.id, number, generation)
-            if run not in live.gang.views:
-                live.gang.views[run] = View(run, node, ticket=self.ticket, accepted=accepted)
-                self.occupancy.hold(run, node, entry.job.gpus)
-
     def dead(self, view: View) -> bool:
         """True when a run's processes are gone, or its node is."""
         return view.ended or not self.node_alive(view.node)
@@ -545,51 +372,6 @@ class Controller:
         self._effects.append(Effect(self._effect_number, entry.id, kind, tuple(calls)))
         return True
 
-    def rendezvous(self, entry: JobEntry, nodes: Sequence[str], generation: int) -> tuple[str, int] | None:
-        """Where a new generation is to meet; None when the engine can't say now."""
-        try:
-            return self.engine.rendezvous(entry.id, generation, nodes)
-        except (EngineRefusalError, EngineUnavailableError):
-            return None
-
-    def place(self, pool: Pool, entry: JobEntry, nodes: tuple[str, ...]) -> bool:
-        """Writes down that a gang is to start here; False when the engine isn't able to now."""
-        generation = entry.generation + 1
-        meeting = self.rendezvous(entry, nodes, generation)
-        if meeting is None:
-            return False
-        best = entry.best_checkpoint()
-        path, step = (best.path, best.step) if best else ("", 0)
-        wall = self.clock.wall()
-        self.note(Placed(entry.id, wall, generation, nodes, *meeting, path, step))
-        for number, node in enumerate(nodes):
-            self.occupancy.hold(RunId(entry.id, number, generation), node, entry.job.gpus)
-        live = self.live.setdefault(entry.id, Live())
-        live.run_began = self.now
-        if entry.job.duration is not None:
-            pool.situation.ends[entry.id] = wall + entry.job.duration
-        pool.situation.progress[entry.id] = wall
-        self.touch(entry.id)
-        return True
-
-    def order(self, entry: JobEntry, number: int, migration: MigrationEntry | None = None) -> StartOrder:
-        """The start order of one instance, of the current generation or of a migration's."""
-        if migration is None:
-            generation, nodes, meeting = entry.generation, entry.nodes, entry.rendezvous
-            resume_from = entry.resume_from
-        else:
-            generation, nodes, meeting = migration.generation, migration.targets, migration.rendezvous
-            resume_from = migration.resume_from
-        return StartOrder(
-            run=RunId(entry.id, number, generation),
-            workload=entry.spec.to_workload(),
-            nodes=nodes,
-            gpus=entry.job.gpus,
-            rendezvous=meeting,
-            resume_from=resume_from,
-            display_name=entry.spec.name,
-        )
-
     def finish(self, entry: JobEntry, outcome: Outcome, why: str) -> None:
         """The job is over and nothing of it is left."""
         self.note(Ended(entry.id, self.clock.wall(), outcome, why))
@@ -601,6 +383,12 @@ class Controller:
     def wait_for_room(self, job_id: str) -> None:
         """This job goes on as soon as GPUs become free somewhere."""
         self._roomless[job_id] = None
+
+    def tell_of_room(self) -> None:
+        """GPUs became free: whoever waits for that is looked at."""
+        for job_id in self._roomless:
+            self.touch(job_id)
+        self._roomless.clear()
 
     def begin_moving(self, job_id: str) -> None:
         """Counts a migration as under way."""
