@@ -22,7 +22,8 @@ def test_table_says_verdict_plan_and_who_waits(tmp_path: Path) -> None:
     assert "2 nodes are partly filled although a packing exists in which they are not" in done.output
     assert re.search(r"team/whole +1 × 8 +fragmentation +fits after 1 move of 1 job +32", done.output)
     assert re.search(r"8-GPU instances +0 +1 +1", done.output)
-    assert "1 move of 1 running job let 1 more waiting job start" in done.output
+    assert "1 move of 1 running job would let 1 waiting job start, for 32 GPU-seconds" in done.output
+    assert re.search(r"move +GPUs +from +to *\n.*\nteam/half-\d +4 +gpu-\d +gpu-\d", done.output)
 
 
 def test_json_from_standard_input_names_nodes_of_every_move() -> None:

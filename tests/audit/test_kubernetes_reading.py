@@ -137,7 +137,7 @@ def test_what_can_not_be_classified_is_left_out_and_said_how_much() -> None:
     said = {remark.what: (remark.number, remark.gpus) for remark in (*found.fixed, *found.left_out)}
     assert said["nodes whose GPUs are shared or sliced (time slicing, MIG)"] == (1, 8)
     assert said["nodes of 6 GPUs; only 1, 2, 4, 8 and 16 are understood"] == (1, 6)
-    assert said["GPUs that are broken or in MIG mode"] == (1, 1)
+    assert said["nodes with GPUs that are broken or in MIG mode"] == (1, 1)
     assert said["pods on nodes that are left out"] == (1, 2)
     assert any("a fraction of a GPU" in what for what in said)
 

@@ -95,6 +95,13 @@ class PoolAudit:
         """The pool's name."""
         return self.survey.pool
 
+    @property
+    def proposed(self) -> tuple[Migration, ...]:
+        """The moves to look at: those that let jobs start, else those that tidy up."""
+        if self.admissions.steps or self.tidying is None:
+            return self.admissions.moves
+        return self.tidying.moves
+
 
 @dataclass(frozen=True, slots=True)
 class Audit:
@@ -238,10 +245,11 @@ def _pool_dict(pool: PoolAudit) -> dict[str, Any]:
             for step in admissions.steps
         ],
         "jobs": admissions.starts,
-        "jobs_without_moves": admissions.fitting,
+        "jobs_without_moves": len(admissions.without_moves),
         "moves": len(admissions.moves),
         "jobs_moved": list(admissions.disturbed),
         "gpu_seconds": admissions.gpu_seconds,
+        "optimal": admissions.proven,
     }
     tidying = pool.tidying
     found["tidying"] = None

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compass_abs.audit.kubernetes_pods import GPU_RESOURCES, Pod, read_pod
-from compass_abs.audit.kubernetes_rules import Place, Rules, taints_of, unmodelled
+from compass_abs.audit.kubernetes_pods import GPU_RESOURCES, PAUSE, SHARED_SUFFIX, Pod, read_pod
+from compass_abs.audit.kubernetes_rules import Place, Rules, Taint, taints_of, unmodelled
 from compass_abs.audit.observation import AuditError, Observation, PendingJob, RunningJob, Shape
 from compass_abs.audit.tally import Tally
-from compass_abs.audit.values import items, mapping, shown, text, whole
+from compass_abs.audit.values import items, mapping, quantity, shown, text
 from compass_abs.model import CAPACITIES, NodeStatus
 from compass_abs.snapshots import InstanceRow, NodeRow
 
@@ -40,6 +40,8 @@ class _Machine:
     where: str
     pool: str
     gpu: str
+    #: What its GPUs are called as a resource.
+    resource: str
     capacity: int
     status: NodeStatus
     #: GPUs that are broken or in MIG mode: nobody's to give.
@@ -61,7 +63,7 @@ def observe_kubernetes(
     """What Node and Pod objects say; others are passed over."""
     options = options or KubernetesOptions()
     reader = _Reader(options)
-    pods: list[Pod] = []
+    pods: dict[str, Pod] = {}
     for k, entry in enumerate(objects):
         document = mapping(entry, f"{source}: items[{k}]")
         kind = document.get("kind")
@@ -74,10 +76,11 @@ def observe_kubernetes(
         if kind == "Node":
             reader.node(document, meta, name, f"{source}: node {name}")
         else:
-            pod = read_pod(document, options.resources, f"{source}: pod {meta.get('namespace')}/{name}")
-            if pod is not None:
-                pods.append(pod)
-    return reader.observation(pods, source, time)
+            where = f"{source}: pod {meta.get('namespace')}/{name}"
+            pod = read_pod(document, options.resources, where)
+            if pod is not None and pods.setdefault(f"{pod.namespace}/{name}", pod) is not pod:
+                raise AuditError(f"{where}: is there twice; give one list of pods")
+    return reader.observation(list(pods.values()), source, time)
 
 
 class _Reader:
@@ -88,7 +91,7 @@ class _Reader:
         self.fixed = Tally()
         self.left_out = Tally()
         #: The nodes that pods with equal rules may run on, and whether those are all nodes of a pool.
-        self._reach: dict[str, frozenset[str]] = {}
+        self._reach: dict[tuple[str, str], frozenset[str]] = {}
         self._covers: dict[tuple[tuple[str, str, int], str], bool] = {}
         self._pools: dict[tuple[str, str, int], list[str]] = {}
 
@@ -100,20 +103,14 @@ class _Reader:
         labels = mapping(meta.get("labels"), f"{where}: labels")
         if name in self.machines or name in self.bare:
             raise AuditError(f"{where}: is there twice; give one list of nodes")
-        total, available, slices = self._gpus_of(status, where)
+        resource, total, available, sliced = self._gpus_of(status, where)
         gpu = next((str(labels[key]) for key in self.options.gpu_labels if labels.get(key)), "")
-        physical = labels.get("nvidia.com/gpu.count")
-        if slices and physical is not None:
-            total = max(total, whole(physical, f"{where}: nvidia.com/gpu.count"))
-        if not total and not slices:
+        if sliced:
+            total = max(total, _count(labels.get("nvidia.com/gpu.count")))
+        if not total and not sliced:
             self.bare[name] = None
             return
-        replicas = labels.get("nvidia.com/gpu.replicas")
-        if (
-            "-MIG-" in gpu
-            or gpu.endswith("-SHARED")
-            or (replicas is not None and whole(replicas, f"{where}: replicas") > 1)
-        ):
+        if not total or _is_shared(labels, gpu):
             self._leave_out(name, "nodes whose GPUs are shared or sliced (time slicing, MIG)", total)
             return
         if total not in CAPACITIES:
@@ -128,14 +125,15 @@ class _Reader:
         ]
         lost = total - available
         if lost > 0:
-            self.fixed.add("GPUs that are broken or in MIG mode", 1, lost)
+            self.fixed.add("nodes with GPUs that are broken or in MIG mode", 1, lost)
         self.machines[name] = _Machine(
             Place(name, labels, taints),
             where,
             " ".join(apart),
             gpu,
+            resource,
             total,
-            _status_of(spec, status, where),
+            _status_of(spec, status, taints, where),
             max(0, lost),
         )
 
@@ -143,25 +141,33 @@ class _Reader:
         self.bare[name] = None
         self.left_out.add(why, 1, gpus)
 
-    def _gpus_of(self, status: Mapping[str, Any], where: str) -> tuple[int, int, bool]:
-        """GPUs that there are, that can be given to pods, and whether some are sliced."""
+    def _gpus_of(self, status: Mapping[str, Any], where: str) -> tuple[str, int, int, bool]:
+        """What its GPUs are called, how many there are, how many can be given to pods, and whether some are sliced."""
         capacity = mapping(status.get("capacity"), f"{where}: capacity")
         allocatable = mapping(status.get("allocatable"), f"{where}: allocatable")
-        best = (0, 0)
+        name, most, available = "", 0, 0
         for resource in self.options.resources:
-            given = whole(allocatable.get(resource, 0), f"{where}: {resource}")
-            total = max(given, whole(capacity.get(resource, 0), f"{where}: {resource}"))
-            best = max(best, (total, given))
-        sliced = any("/mig-" in key and str(value) != "0" for key, value in {**capacity, **allocatable}.items())
-        return *best, sliced
+            given = quantity(allocatable.get(resource, 0), f"{where}: {resource}")
+            total = max(given, quantity(capacity.get(resource, 0), f"{where}: {resource}"))
+            if total > most:
+                name, most, available = resource, total, given
+        shared = [resource + SHARED_SUFFIX for resource in self.options.resources]
+        sliced = any(
+            str(value) != "0" and ("/mig-" in key or key in shared)
+            for key, value in {**capacity, **allocatable}.items()
+        )
+        return name, most, available, sliced
 
     # ---- pods
 
     def observation(self, pods: Sequence[Pod], source: str, time: float | None) -> Observation:
+        self._tell_makers_apart()
         running: dict[str, RunningJob] = {}
         waiting: dict[str, list[Pod]] = {}
         gangs: dict[str, list[Pod]] = {}
         for pod in pods:
+            if pod.odd_pause:
+                self.left_out.add(f"annotations {PAUSE} that are no number of seconds", 1)
             if pod.node:
                 gangs.setdefault(pod.gang, []).append(pod)
             elif pod.uncountable:
@@ -173,6 +179,15 @@ class _Reader:
         rows = tuple(self._row(machine) for machine in self.machines.values())
         pending = tuple(self._pending(gang, members, running) for gang, members in waiting.items())
         return Observation(source, rows, running, pending, self.fixed.remarks(), self.left_out.remarks(), time)
+
+    def _tell_makers_apart(self) -> None:
+        """Nodes whose labels are equal and whose GPUs are not are no pool: a pod of one can't run on the other."""
+        resources: dict[tuple[str, str, int], dict[str, None]] = {}
+        for machine in self.machines.values():
+            resources.setdefault((machine.pool, machine.gpu, machine.capacity), {})[machine.resource] = None
+        for machine in self.machines.values():
+            if len(resources.get((machine.pool, machine.gpu, machine.capacity), ())) > 1:
+                machine.gpu = f"{machine.gpu} {machine.resource}".strip()
 
     def _place(self, gang: str, members: Sequence[Pod], running: dict[str, RunningJob]) -> None:
         held = [pod for pod in members if self._is_here(pod)]
@@ -213,7 +228,7 @@ class _Reader:
                 machine.unknown += gpus
                 self.fixed.add(f"pods with {pod.uncountable}", 1, gpus)
             else:
-                self.left_out.add(f"running pods with {pod.uncountable}: it isn't known which GPUs they use", 1)
+                self.left_out.add(f"running pods with {pod.uncountable}, on GPUs that aren't known", 1)
             return False
         if machine is None:
             known = "nodes that are left out" if pod.node in self.bare else "nodes that the input doesn't have"
@@ -228,7 +243,7 @@ class _Reader:
         machine, rules = self.machines[pod.node], Rules(pod.spec, pod.where)
         pool, signature = (machine.pool, machine.gpu, machine.capacity), rules.signature
         if (pool, signature) not in self._covers:
-            reach = self._reached_by(rules, signature)
+            reach = self._reached_by(rules, signature, machine.resource)
             self._covers[pool, signature] = all(name in reach for name in self._pool_of(pool))
         if self._covers[pool, signature]:
             return ""
@@ -240,10 +255,15 @@ class _Reader:
                 self._pools.setdefault((each.pool, each.gpu, each.capacity), []).append(name)
         return self._pools[pool]
 
-    def _reached_by(self, rules: Rules, signature: str) -> frozenset[str]:
-        if signature not in self._reach:
-            self._reach[signature] = frozenset(n for n, each in self.machines.items() if rules.allow(each.place))
-        return self._reach[signature]
+    def _reached_by(self, rules: Rules, signature: str, resource: str) -> frozenset[str]:
+        key = (signature, resource)
+        if key not in self._reach:
+            self._reach[key] = frozenset(
+                name
+                for name, machine in self.machines.items()
+                if machine.resource == resource and rules.allow(machine.place)
+            )
+        return self._reach[key]
 
     def _row(self, machine: _Machine) -> NodeRow:
         return NodeRow(
@@ -263,7 +283,7 @@ class _Reader:
         for pod in members:
             sizes[pod.gpus] = sizes.get(pod.gpus, 0) + 1
             rules = Rules(pod.spec, pod.where)
-            reached = self._reached_by(rules, rules.signature)
+            reached = self._reached_by(rules, rules.signature, pod.resource)
             reach = reached if reach is None else reach if reach is reached else reach & reached
         caveats = [what for pod in members[:1] if (what := unmodelled(pod.spec, pod.where))]
         caveat = f"its rules about {caveats[0]} are left out of account" if caveats else ""
@@ -280,12 +300,36 @@ class _Reader:
             said=next((pod.said for pod in members if pod.said), ""),
             caveat=caveat,
             reach=None if reach is not None and len(reach) == len(self.machines) else reach,
-            rules=str(Rules(members[0].spec, members[0].where)),
+            rules=self._in_words(members[0]),
         )
 
+    def _in_words(self, pod: Pod) -> str:
+        """What a pod asks of its node."""
+        rules = str(Rules(pod.spec, pod.where))
+        makers = {machine.resource: None for machine in self.machines.values()}
+        return rules if list(makers) == [pod.resource] else f"{pod.resource}, {rules}"
 
-def _status_of(spec: Mapping[str, Any], status: Mapping[str, Any], where: str) -> NodeStatus:
-    if spec.get("unschedulable"):
+
+def _count(label: object) -> int:
+    """The number that a label gives; 0 for none, and for what is no number: nobody checks labels."""
+    words = str(label)
+    return int(words) if words.isascii() and words.isdigit() and len(words) < 10 else 0
+
+
+def _is_shared(labels: Mapping[str, Any], gpu: str) -> bool:
+    """Whether several pods share one of the node's GPUs, as its labels say."""
+    return (
+        "-MIG-" in gpu
+        or gpu.endswith("-SHARED")
+        or _count(labels.get("nvidia.com/gpu.replicas")) > 1
+        or labels.get("nvidia.com/gpu.sharing-strategy", "none") not in ("none", "")
+        or bool(labels.get("cloud.google.com/gke-gpu-sharing-strategy"))
+        or bool(labels.get("cloud.google.com/gke-gpu-partition-size"))
+    )
+
+
+def _status_of(spec: Mapping[str, Any], status: Mapping[str, Any], taints: Sequence[Taint], where: str) -> NodeStatus:
+    if spec.get("unschedulable") or any(taint.closes for taint in taints):
         return NodeStatus.CORDONED
     for entry in items(status.get("conditions"), f"{where}: conditions"):
         condition = mapping(entry, f"{where}: conditions")

@@ -1,10 +1,11 @@
 """What one pod asks for, which gang it belongs to, and what keeps it where it is."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compass_abs.audit.values import items, mapping, moment, text, whole
+from compass_abs.audit.values import items, mapping, moment, quantity, text
 
 #: Whole GPUs as device plugins name them.
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")
@@ -34,7 +35,17 @@ _GROUPS: tuple[tuple[str, str], ...] = (
 #: Owners whose pods start together or not at all; a Deployment's replicas are each by themselves.
 _GANG_OWNERS = ("Job", "JobSet", "PyTorchJob", "TrainJob", "MPIJob", "TFJob", "XGBoostJob", "PaddleJob", "PodGroup")
 _FRACTIONS = ("gpu-fraction", "gpu-memory", "runai/gpu-fraction")
-_FRACTION_RESOURCES = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "aliyun.com/gpu-mem")
+_FRACTION_RESOURCES = (
+    "nvidia.com/gpumem",
+    "nvidia.com/gpumem-percentage",
+    "nvidia.com/gpucores",
+    "aliyun.com/gpu-mem",
+    "volcano.sh/gpu-memory",
+    "volcano.sh/vgpu-memory",
+    "volcano.sh/vgpu-number",
+)
+#: How device plugins call GPUs that several pods share.
+SHARED_SUFFIX = ".shared"
 #: Where KAI and Run:ai put the pods that hold GPUs for fractions.
 _RESERVATIONS = ("kai-resource-reservation", "runai-reservation")
 
@@ -48,6 +59,8 @@ class Pod:
     name: str
     gang: str
     gpus: int
+    #: The resource that they are GPUs of; empty for none.
+    resource: str
     node: str
     phase: str
     spec: Mapping[str, Any]
@@ -56,6 +69,8 @@ class Pod:
     priority: int
     movable: bool
     pause: float | None
+    #: What it says of its pause, where that is no number of seconds.
+    odd_pause: str
     #: Why it can't be classified or moved; empty when it can.
     fixed: str
     #: Held by a gate, or what the scheduler says of it.
@@ -74,19 +89,22 @@ def read_pod(pod: Mapping[str, Any], resources: Sequence[str], where: str) -> Po
     spec = mapping(pod.get("spec"), f"{where}: spec")
     meta = mapping(pod.get("metadata"), f"{where}: metadata")
     annotations = mapping(meta.get("annotations"), f"{where}: annotations")
-    gpus, uncountable = _demand(spec, annotations, resources, where)
+    gpus, resource, uncountable = _demand(spec, annotations, resources, where)
     if not gpus and not uncountable:
         return None
     labels = mapping(meta.get("labels"), f"{where}: labels")
     namespace, name = text(meta.get("namespace"), f"{where}: namespace"), text(meta.get("name"), f"{where}: name")
     gang, owner = _gang(namespace, name, meta, labels, annotations, where)
     policy, said = _waits_for(spec, status, where)
+    said_pause = annotations.get(PAUSE)
+    pause = _pause(said_pause)
     return Pod(
         where=where,
         namespace=namespace,
         name=name,
         gang=gang,
         gpus=gpus,
+        resource=resource,
         node=text(spec.get("nodeName"), f"{where}: nodeName"),
         phase=phase,
         spec=spec,
@@ -96,7 +114,8 @@ def read_pod(pod: Mapping[str, Any], resources: Sequence[str], where: str) -> Po
         movable="true" in (labels.get(MOVABLE), annotations.get(MOVABLE))
         or CHECKPOINT in annotations
         or CHECKPOINT in labels,
-        pause=_pause(annotations.get(PAUSE), where),
+        pause=pause,
+        odd_pause="" if said_pause is None or pause is not None else str(said_pause),
         fixed=_fixed(namespace, owner, meta, annotations),
         policy=policy,
         said=said,
@@ -109,34 +128,40 @@ def read_pod(pod: Mapping[str, Any], resources: Sequence[str], where: str) -> Po
 
 def _demand(
     spec: Mapping[str, Any], annotations: Mapping[str, Any], resources: Sequence[str], where: str
-) -> tuple[int, str]:
-    """Whole GPUs, and what makes them uncountable."""
+) -> tuple[int, str, str]:
+    """Whole GPUs, the resource that they are, and what makes them uncountable."""
     containers = items(spec.get("containers"), f"{where}: containers")
     first = items(spec.get("initContainers"), f"{where}: initContainers")
     together = 0
-    fraction = ""
+    odd = ""
+    kinds: dict[str, None] = {}
     for container in containers:
-        gpus, odd = _request(mapping(container, f"{where}: containers"), resources, where)
+        gpus, strange = _request(mapping(container, f"{where}: containers"), resources, kinds, where)
         together += gpus
-        fraction = fraction or odd
+        odd = odd or strange
     # Sidecars (init containers that are restarted) run beside the others; the rest run before them, one by one.
     sidecars = highest = 0
     for container in first:
         entry = mapping(container, f"{where}: initContainers")
-        gpus, odd = _request(entry, resources, where)
-        fraction = fraction or odd
+        gpus, strange = _request(entry, resources, kinds, where)
+        odd = odd or strange
         if entry.get("restartPolicy") == "Always":
             sidecars += gpus
         else:
             highest = max(highest, sidecars + gpus)
-    if not fraction and any(key in annotations for key in _FRACTIONS):
-        fraction = "a fraction of a GPU"
-    if not fraction and spec.get("resourceClaims") and not together + sidecars:
-        fraction = "a resource claim (DRA)"
-    return max(together + sidecars, highest), fraction
+    if not odd and any(key in annotations for key in _FRACTIONS):
+        odd = "a fraction of a GPU"
+    if not odd and spec.get("resourceClaims") and not together + sidecars:
+        odd = "a resource claim (DRA)"
+    if not odd and len(kinds) > 1:
+        odd = "GPUs of several makers"
+    return max(together + sidecars, highest), next(iter(kinds), ""), odd
 
 
-def _request(container: Mapping[str, Any], resources: Sequence[str], where: str) -> tuple[int, str]:
+def _request(
+    container: Mapping[str, Any], resources: Sequence[str], kinds: dict[str, None], where: str
+) -> tuple[int, str]:
+    """GPUs of one container, and what makes them uncountable; notes the resources that it names."""
     wanted = container.get("resources")
     if not wanted:
         return 0, ""
@@ -149,8 +174,11 @@ def _request(container: Mapping[str, Any], resources: Sequence[str], where: str)
     total, odd = 0, ""
     for resource, amount in amounts.items():
         if resource in resources:
-            total += whole(amount, f"{where}: {resource}")
-        elif resource in _FRACTION_RESOURCES:
+            gpus = quantity(amount, f"{where}: {resource}")
+            total += gpus
+            if gpus:
+                kinds[resource] = None
+        elif resource in _FRACTION_RESOURCES or resource.removesuffix(SHARED_SUFFIX) in resources:
             odd = "a fraction of a GPU"
         elif "/mig-" in resource:
             odd = "a MIG slice"
@@ -214,5 +242,10 @@ def _priority(value: object) -> int:
     return value if type(value) is int else 0
 
 
-def _pause(value: object, where: str) -> float | None:
-    return None if value is None else float(whole(value, f"{where}: {PAUSE}"))
+def _pause(value: object) -> float | None:
+    """Seconds; None where nothing is said, or nothing that is a number: users write annotations, nobody checks them."""
+    try:
+        seconds = float(value) if isinstance(value, str | int) else math.nan
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < 10**6 else None

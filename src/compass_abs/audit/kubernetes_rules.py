@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 from compass_abs.audit.values import items, mapping, shown, text
 
 #: Taints that say how a node is, not whom it is for; a node that has them isn't up.
-CONDITION_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
+CONDITION_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "karpenter.sh/unregistered",
+    "cloud.google.com/impending-node-termination",
+    "aws-node-termination-handler/",
+    "node.cilium.io/agent-not-ready",
+)
 
 
 class Taint(NamedTuple):
@@ -20,6 +30,11 @@ class Taint(NamedTuple):
     def keeps_away(self) -> bool:
         """False for one that only discourages, or that says how the node is."""
         return self.effect in ("NoSchedule", "NoExecute") and not self.key.startswith(CONDITION_TAINTS)
+
+    @property
+    def closes(self) -> bool:
+        """Whether it says that the node takes nobody now."""
+        return self.effect in ("NoSchedule", "NoExecute") and self.key.startswith(CONDITION_TAINTS)
 
 
 class Place(NamedTuple):

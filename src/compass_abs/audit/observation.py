@@ -78,8 +78,8 @@ class Remark(NamedTuple):
     gpus: int = 0
 
     def __str__(self) -> str:
-        held = f" ({self.gpus:,} GPUs)" if self.gpus else ""
-        return f"{self.number:,} {self.what}{held}"
+        held = f" ({self.gpus:,} GPU{'' if self.gpus == 1 else 's'})" if self.gpus else ""
+        return f"{self.what}: {self.number:,}{held}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from typing import Any
 
 from compass_abs import __version__
 from compass_abs.audit.audit import Audit, Movability, PoolAudit
-from compass_abs.audit.words import blame_in_words, plan_in_words, verdict_in_words, waiting_in_words
-from compass_abs.model import Job, Migration
+from compass_abs.audit.words import blame_in_words, moves_in_words, plan_in_words, verdict_in_words, waiting_in_words
+from compass_abs.model import Job
 from compass_abs.reporting import ClusterEvent, JobView, Moved, NodeChanged, Started
 from compass_abs.reporting.encoding import TICK, encode_events, encode_jobs
 
 _SCRIPTS = ("codec.js", "replay.js", "cluster.js")
-#: Rows of the table of waiting jobs; the JSON has all of them.
+#: Rows of a table; the JSON has all of them.
 MOST_ROWS = 500
 #: What is drawn: the state before, the moves, and the starts, at these seconds.
 _BEFORE, _MOVES, _STARTS = 0.0, 10.0, 20.0
@@ -72,6 +72,9 @@ def _pool_view(number: int, pool: PoolAudit) -> dict[str, Any]:
         "survey": found,
         "blame": blame_in_words(pool),
         "plan": plan_in_words(pool),
+        "moves": moves_in_words(pool)[:MOST_ROWS],
+        "moves_title": "The moves of the plan" if pool.admissions.steps else "The moves that tidy up",
+        "more_moves": max(0, len(pool.proposed) - MOST_ROWS),
         "gangs": [gang for gang in found.largest_gangs if gang.gpus.bit_count() == 1],
         "has_after": bool(pool.admissions.steps) or pool.tidying is not None,
         "after": "After the plan" if pool.admissions.steps else "After tidying up",
@@ -111,10 +114,7 @@ def _payload(pool: PoolAudit) -> dict[str, Any]:
         events.append(Started(_BEFORE, index, nodes))
     events += [NodeChanged(_BEFORE, node, 0) for node in pool.before.not_up]
     steps = pool.admissions.steps
-    moves: tuple[Migration, ...] = pool.admissions.moves
-    if not steps and pool.tidying is not None:
-        moves = pool.tidying.moves
-    events += [Moved(_MOVES, number[m.instance.job_id], m.instance.number, m.target) for m in moves]
+    events += [Moved(_MOVES, number[m.instance.job_id], m.instance.number, m.target) for m in pool.proposed]
     starts = []
     for step in steps:
         for job, nodes in step.gangs:
@@ -130,6 +130,7 @@ def _payload(pool: PoolAudit) -> dict[str, Any]:
         "events": encode_events(events, _BEFORE),
         "fixed": fixed,
         "starts": starts,
+        "started": pool.admissions.starts,
         "before": round(_BEFORE / TICK),
         "after": round(_STARTS / TICK),
     }

@@ -1,7 +1,9 @@
 """From text, files or standard input to an observation, whichever of the known formats it is."""
 
+import codecs
 import gc
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +49,8 @@ def read_observation(
             documents.extend((name, document) for document in documents_of(words, name))
         elif documents or len(names) > 1:
             raise AuditError(f"{name}: is no JSON, which files that are read together have to be")
+        elif remedy := _remedy(words):
+            raise AuditError(f"{name}: {remedy}")
         else:
             return observe_rows(snapshot_rows(words, name), name)
     return observe_documents(documents, ", ".join(dict.fromkeys(names)), options)
@@ -83,6 +87,16 @@ def observe_documents(
     return observe_own(documents[0][1], source, time)
 
 
+def _remedy(words: str) -> str:
+    """What to do about text that other formats of the same commands begin with; empty for what may be CSV."""
+    first = next((line for line in words.splitlines() if line.strip() and not line.startswith("#")), "")
+    if re.match(r"(---|apiVersion:|items:|kind:|meta:|nodes:|jobs:)", first):
+        return "this is YAML; give JSON: `kubectl get ... -o json`, or --json for Slurm's commands"
+    if re.match(r"(NAME|NAMESPACE)\s+[A-Z]|\s*JOBID\s|PARTITION\s+AVAIL|NodeName=|JobId=", first):
+        return "this is a table for people; give JSON: `kubectl get ... -o json`, or --json for Slurm's commands"
+    return ""
+
+
 def _kind(document: object) -> str:
     if isinstance(document, dict):
         if is_kubernetes(document):
@@ -116,10 +130,18 @@ def decoded(content: bytes | str, source: str) -> str:
     """The text."""
     if isinstance(content, str):
         return content
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what `>` writes in PowerShell
+        encoding = "utf-16"
+    else:
+        encoding = "utf-8-sig"
+    if content.startswith(b"\x1f\x8b"):
+        raise AuditError(f"{source}: is compressed; unpack it first: gunzip --stdout ... | compass audit")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise AuditError(f"{source}: byte {error.start} is not UTF-8 text; expected JSON or CSV") from None
+        raise AuditError(
+            f"{source}: byte {error.start} is not {error.encoding} text; expected JSON or CSV in UTF-8"
+        ) from None
 
 
 def name_of(path: str | Path) -> str:

@@ -165,10 +165,14 @@ class _Reader:
         running: dict[str, RunningJob] = {}
         pending: dict[str, PendingJob] = {}
         reaches = Reaches(self.machines)
+        known_ids: dict[int, None] = {}
         for job, place in self.jobs:
             job_id = number(job.get("job_id"), f"{place}: job_id")
             if job_id is None:
                 raise AuditError(f"{place}: job_id is {shown(job.get('job_id'))}, expected a number")
+            if job_id in known_ids:
+                raise AuditError(f"{place}: job {job_id} is there twice; give one list of jobs")
+            known_ids[job_id] = None
             name = _job_name(job, job_id, place)
             where = f"{self.source}: job {name}"
             states = words(job.get("job_state"), f"{where}: job_state")

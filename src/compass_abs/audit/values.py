@@ -1,11 +1,16 @@
 """Values as they come in JSON from other people's programs: checked, with the place and the value in the message."""
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from compass_abs.audit.observation import AuditError
+
+#: Amounts with a unit, and what a unit stands for in thousandths.
+_QUANTITY = re.compile(r"(\d{1,12})(m|k|M|G|Ki|Mi|Gi)", re.A)
+_UNITS = {"m": 1, "k": 10**6, "M": 10**9, "G": 10**12, "Ki": 1024_000, "Mi": 1024**2 * 1000, "Gi": 1024**3 * 1000}
 
 
 def mapping(value: object, where: str) -> Mapping[str, Any]:
@@ -55,6 +60,17 @@ def whole(value: object, where: str) -> int:
     if isinstance(value, float) and math.isfinite(value) and value.is_integer() and 0 <= value < 10**9:
         return int(value)
     raise AuditError(f"{where} is {shown(value)}, expected a whole number")
+
+
+def quantity(value: object, where: str) -> int:
+    """A whole number as Kubernetes writes amounts: 8, "8", "1k", "2Ki", "8000m"."""
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return whole(value, where)
+    amount, rest = divmod(int(match[1]) * _UNITS[match[2]], 1000)
+    if rest or amount >= 10**9:
+        raise AuditError(f"{where} is {shown(value)}, expected a whole number")
+    return amount
 
 
 def shown(value: object) -> str:

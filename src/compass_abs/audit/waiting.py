@@ -178,18 +178,28 @@ class Judge:
         size = max(shape.gpus for shape in job.shapes)
         open_to = {name: pool for name, pool in self._pools.items() if is_open(pool.state, job.reach)}
         if not open_to:
-            return Verdict(job, Answer.POLICY, f"no node that is up matches {job.rules or 'its rules'}")
+            return Verdict(job, Answer.POLICY, self._closed_to(job))
         wide = {name: pool for name, pool in open_to.items() if pool.state.capacity >= size}
         if not wide:
             largest = max(pool.state.capacity for pool in open_to.values())
             return Verdict(
                 job, Answer.POLICY, f"an instance of {size} GPUs fits no node of {largest}; use smaller ones"
             )
-        ranked = sorted((self._on(job, name, pool) for name, pool in wide.items()), key=_rank)
+        # Of pools that are as good, the one of the smallest nodes: the larger ones are for those who need them.
+        judged = (self._on(job, name, pool) for name, pool in wide.items())
+        ranked = sorted(judged, key=lambda verdict: (_rank(verdict), wide[verdict.pool].state.capacity))
         best = replace(ranked[0], homes=tuple(each.pool for each in ranked if each.homes))
         if best.answer is not Answer.FRAGMENTATION or self._left <= 0:
             return best
         return self._with_moves(best, wide[best.pool])
+
+    def _closed_to(self, job: PendingJob) -> str:
+        """Why no node is open to a job."""
+        if job.reach is None:
+            return "no node is up"
+        if job.reach:
+            return f"the nodes that match {job.rules or 'its rules'} are not up"
+        return f"no node matches {job.rules or 'its rules'}"
 
     def _on(self, job: PendingJob, name: str, pool: Pool) -> Verdict:
         """The verdict on one pool, by counting; for gangs of several sizes each size by itself."""

@@ -57,17 +57,33 @@ def blame_in_words(pool: PoolAudit) -> list[tuple[str, int, str]]:
     return found
 
 
+def moves_in_words(pool: PoolAudit) -> list[tuple[str, str, str, str]]:
+    """The proposed moves, in the order in which they are made: which instance, its GPUs, from where, to where."""
+    names, instances = pool.before.names, {job.id: job.instances for job, _ in pool.before.gangs}
+    return [
+        (
+            move.instance.job_id + (f" #{move.instance.number}" if instances.get(move.instance.job_id, 1) > 1 else ""),
+            str(move.gpus),
+            names[move.source],
+            names[move.target],
+        )
+        for move in pool.proposed
+    ]
+
+
 def plan_in_words(pool: PoolAudit) -> list[str]:
     """What the plan does and what it disturbs."""
     done, lines = pool.admissions, []
     if done.steps and not done.moves:
         lines.append(f"{plural(done.starts, 'waiting job')} could start without a move.")
     elif done.steps:
-        helped = done.starts - done.fitting
+        helped, more = done.starts - len(done.without_moves), ""
+        if done.without_moves:
+            more = f", beside {len(done.without_moves):,} that {_needs(len(done.without_moves))} none"
         lines.append(
-            f"{plural(len(done.moves), 'move')} of {plural(len(done.disturbed), 'running job')} let "
-            f"{plural(helped, 'more waiting job')} start ({done.starts:,} in all), for {done.gpu_seconds:,.0f} "
-            f"GPU-seconds of standing still; {_certainty(all(step.proven for step in done.steps if step.moves))}."
+            f"{plural(len(done.moves), 'move')} of {plural(len(done.disturbed), 'running job')} would let "
+            f"{plural(helped, 'waiting job')} start{more}, for {done.gpu_seconds:,.0f} GPU-seconds of standing still; "
+            f"{_certainty(done.proven)}."
         )
     tidying = pool.tidying
     if tidying is not None:
@@ -84,6 +100,10 @@ def _certainty(proven: bool) -> str:
 
 def _are(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+def _needs(number: int) -> str:
+    return "needs" if number == 1 else "need"
 
 
 def _wait(number: int) -> str:

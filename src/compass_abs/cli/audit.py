@@ -34,6 +34,7 @@ PoolLabel = Annotated[
 ]
 _COLOURS = {"fits": "green", "fragmentation": "yellow", "capacity": "red", "policy": "magenta"}
 _MOST_ROWS = 40
+_MOST_MOVES = 12
 
 
 def register(app: typer.Typer) -> None:
@@ -201,8 +202,31 @@ def _show_pool(console: "Console", pool: "PoolAudit") -> None:
             style="dim",
         )
     )
-    for line in plan_in_words(pool):
+    # The moves that are listed are those of the first sentence; tidying up comes second where jobs can be helped.
+    for number, line in enumerate(plan_in_words(pool)):
         console.print(Text(line))
+        if number == 0:
+            _show_moves(console, pool)
+
+
+def _show_moves(console: "Console", pool: "PoolAudit") -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from compass_abs.audit.words import moves_in_words
+
+    moves = moves_in_words(pool)
+    if not moves:
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for header in ("move", "GPUs", "from", "to"):
+        table.add_column(header, justify="right" if header == "GPUs" else "left", overflow="fold")
+    for move in moves[:_MOST_MOVES]:
+        table.add_row(*(Text(word) for word in move))
+    console.print(table)
+    if len(moves) > _MOST_MOVES:
+        console.print(Text(f"{len(moves) - _MOST_MOVES} more moves: --json", style="dim"))
 
 
 def _show_waiting(console: "Console", found: "Audit") -> None:

@@ -19,6 +19,7 @@ for (const [number, pool] of data.pools.entries()) {
     const picture = new Picture(canvas, el(`facts-${side}-${number}`), shared);
     picture.show(replay, side === 'before' ? 'As it is' : 'After');
     picture.describe = describe;
+    picture.starts = side === 'before' ? 0 : pool.started;
     sides.push({ picture, time: pool[side], trail: side === 'before' ? 1 : pool.after + 1 });
     canvas.addEventListener('pointermove', (event) => point(event, picture, shared, pool, number));
     canvas.addEventListener('pointerdown', (event) => point(event, picture, shared, pool, number));
@@ -32,8 +33,9 @@ for (const [number, pool] of data.pools.entries()) {
 function describe(t, now) {
   const bold = (n) => `<b>${n}</b>`;
   let text = `${bold(now.partial)} partly filled, ${bold(now.empty)} empty, ${bold(now.free)} GPUs free`;
-  if (now.down) text += `, ${now.down} nodes not up`;
+  if (now.down) text += `, ${now.down} node${now.down === 1 ? '' : 's'} not up`;
   if (now.moved) text += `. ${now.moved} moved`;
+  if (this.starts) text += `${now.moved ? ', ' : '. '}${this.starts} of those that wait started`;
   this.facts.innerHTML = text; // numbers and fixed words only: names of jobs never come here
   this.canvas.setAttribute('aria-label', `${this.title}: ${this.facts.textContent}`);
 }
@@ -66,7 +68,7 @@ const PRINTED = { ink: '#000', soft: '#444', line: '#bbb', cell: '#eee', partial
 function recolor() { for (const pool of all) { pool.fills.clear(); pool.shared.colors = printing ? PRINTED : palette(); } }
 window.addEventListener('resize', redraw);
 dark.addEventListener('change', () => { recolor(); redraw(); });
-window.addEventListener('beforeprint', () => { printing = true; recolor(); render(); });
+window.addEventListener('beforeprint', () => { for (const box of document.querySelectorAll('details')) box.open = true; printing = true; recolor(); render(); });
 window.addEventListener('afterprint', () => { printing = false; recolor(); redraw(); });
 render();
 document.documentElement.dataset.ready = 'yes';
