@@ -10,7 +10,7 @@ from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings
 from compass_abs.engines.kubernetes.client import Object, pod_path
 from compass_abs.engines.protocol import EngineUnavailableError, NodeHealth
 from tests.engines.kubernetes_cluster import KubernetesCluster, skip_without_kubernetes
-from tests.engines.users_pods import UsersCluster, counting, pod, sleeping
+from tests.engines.users_pods import UsersCluster, counting, job_of, pod, sleeping
 
 pytestmark = pytest.mark.engine
 
@@ -94,21 +94,6 @@ def test_pod_without_gpus_is_left_alone_with_a_reason(users: UsersCluster) -> No
     users.create(made)
     users.until(lambda: any("asks for no nvidia.com/gpu" in message for *_, message in users.said))
     assert users.placed() == {}
-
-
-def job_of(name: str, command: list[str], pods: int, gpus: int = 4, **marks: str) -> Object:
-    template = pod("x", command, gpus, marks)
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {
-            "parallelism": pods,
-            "completions": pods,
-            "backoffLimit": 10,
-            "template": {"metadata": {"annotations": dict(marks)}, "spec": template["spec"]},
-        },
-    }
 
 
 def test_job_is_a_gang_of_its_parallelism(users: UsersCluster) -> None:

@@ -70,6 +70,22 @@ def sleeping(seconds: float = 600) -> list[str]:
     return [sys.executable, "-c", f"import time; time.sleep({seconds})"]
 
 
+def job_of(name: str, command: list[str], pods: int, gpus: int = 4, **marks: str) -> Object:
+    """A Job of a user's."""
+    template = pod("x", command, gpus, marks)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "backoffLimit": 10,
+            "template": {"metadata": {"annotations": dict(marks)}, "spec": template["spec"]},
+        },
+    }
+
+
 class DirectJobs:
     """The controller of a service of this process: see `engines.submitting`."""
 

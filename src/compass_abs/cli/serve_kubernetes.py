@@ -49,6 +49,7 @@ def serve_kubernetes(
     from compass_abs.controller.client import Client as Controller
     from compass_abs.controller.client import Submitter
     from compass_abs.controller.kubernetes_reporter import Reporter
+    from compass_abs.controller.kubernetes_takeover import report, take_over
     from compass_abs.controller.reconcile import Conduct, Config
     from compass_abs.controller.server import Settings, configure_logging, served, token_of
     from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings
@@ -89,6 +90,9 @@ def serve_kubernetes(
         pod_settings = PodSettings(
             place, image, resource, scheduler_name, volume_claim, load_template(pod_template) if pod_template else {}
         )
+        taken = take_over(client, leadership, state, pod_settings)
+        if taken is not None:
+            report(taken, say)
         engine = KubernetesEngine(state / "kubernetes", client, pod_settings)
         # Two writers: each has a thread of its own.
         writer, events = (EventWriter(client, me, component=scheduler_name) for _ in range(2))

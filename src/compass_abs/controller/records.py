@@ -252,6 +252,10 @@ class Setting:
     who: str = ""
 
 
+#: Setting of a journal that goes on from another: numbers up to this one name other jobs.
+JOBS_BEFORE = "jobs-before"
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A controller took the journal over."""

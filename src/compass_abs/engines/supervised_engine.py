@@ -42,7 +42,7 @@ class SupervisedEngine(Generic[RunT]):
     def __init__(self, root: Path, run_class: type[RunT]) -> None:
         self._run_class = run_class
         self._files = RunFiles(root.absolute())
-        self.owner = _owner(self._files.root)
+        self.owner = owner_of(self._files.root)
         self.program = self._files.root / "instance.py"
         shutil.copyfile(_PROGRAM, self.program)
         self._lock = threading.RLock()
@@ -204,8 +204,9 @@ class SupervisedEngine(Generic[RunT]):
         return overdue, soonest
 
 
-def _owner(root: Path) -> str:
+def owner_of(root: Path) -> str:
     """What tells our jobs from those of another controller: made once for each root."""
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = root / "owner.json"
     known = read_json(path)
     if known is None:

@@ -228,6 +228,15 @@ class Client:
         """Changes some fields of an object."""
         return self._json("PATCH", path, {}, body, kind)
 
+    def patch_if_there(self, path: str, body: Any) -> Object | None:
+        """The same; None when there is no such object any more."""
+        try:
+            return self.patch(path, body)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
     def delete(self, path: str, *, grace: float | None = None, uid: str = "") -> bool:
         """Asks for an object's end; False when it (or the one with this uid) is gone already."""
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}

@@ -102,13 +102,14 @@ class Collection:
         with self._lock:
             before, self._objects = self._objects, found
             self._seen = int(listing.version) if listing.version.isdigit() else 0
-        self._silent_since = None
-        self._listed.set()
         for key, obj in before.items():
             if key not in found:
                 self._tell("DELETED", obj)
         for obj in listing.items:
             self._tell("MODIFIED", obj)
+        # Not before everything was told: whoever waits for the list counts on what follows from it.
+        self._silent_since = None
+        self._listed.set()
         return listing.version
 
     def _take(self, kind: str, obj: Object) -> None:

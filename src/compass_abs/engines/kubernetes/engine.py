@@ -1,7 +1,6 @@
 """The Kubernetes engine: instances as pods under our own `schedulerName`, bound to the nodes that were decided."""
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Sequence
@@ -13,23 +12,22 @@ from compass_abs.engines.kubernetes import gangs, names, pods
 from compass_abs.engines.kubernetes.budgets import check_budgets
 from compass_abs.engines.kubernetes.client import ApiError, Client, DisruptionBudgetError, Object, pod_path
 from compass_abs.engines.kubernetes.collection import Collection
+from compass_abs.engines.kubernetes.fleet import Fleet
 from compass_abs.engines.kubernetes.gangs import GangStore
 from compass_abs.engines.kubernetes.ledger import Ledger
+from compass_abs.engines.kubernetes.logs import keep_log, read_log
 from compass_abs.engines.kubernetes.manifest import PodSettings, marks, own_pod
-from compass_abs.engines.kubernetes.nodes import GpuNode, read_node
+from compass_abs.engines.kubernetes.nodes import GpuNode
 from compass_abs.engines.kubernetes.runs import PodRun, withdrawal
 from compass_abs.engines.kubernetes.users_pods import UsersPods
 from compass_abs.engines.local.run_files import write_json
 from compass_abs.engines.protocol import (
     Capability,
-    CheckpointMode,
     CheckpointRequest,
     End,
     EndCause,
     EngineRefusalError,
     EngineUnavailableError,
-    NodeHealth,
-    NodeReport,
     Observation,
     Rendezvous,
     RunId,
@@ -45,8 +43,6 @@ _AT_ONCE = 1.0
 #: How often pods are looked at again for what no event tells: an end that nobody has accounted for, patience that ends.
 _LOOK_AGAIN = 1.0
 _NEVER = End(EndCause.SIGNALLED, 9, "it was ended before it had a pod")
-#: Of a log that is kept when its pod is removed.
-_MOST_LOG = 16 << 20
 
 
 class KubernetesEngine(SupervisedEngine[PodRun]):
@@ -63,13 +59,10 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
         self.gangs = GangStore(self._files.root / "gangs")
         self.ledger = Ledger(self.settings.resource, self.settings.scheduler, self.owner)
         self._users = UsersPods(client, self.gangs, self.ledger, self.owner)
-        self._gpu_nodes: dict[str, GpuNode] = {}
-        #: The pool that each node was first seen in: it can't leave it under running jobs.
-        self._pools: dict[str, str] = {}
-        self._told_nodes: dict[str, NodeReport] = {}
         #: Pods of which something was heard; looked at by the watching thread.
         self._heard: dict[tuple[str, str], None] = {}
-        self.nodes = Collection(client, "/api/v1/nodes", self._node_changed)
+        self._fleet = Fleet(self.settings.resource, self.ledger, self._lock, lambda report: self._sink(report))
+        self.nodes = Collection(client, "/api/v1/nodes", self._fleet.node_changed)
         self.pods = Collection(client, "/api/v1/pods", self._pod_changed)
         self._thread = threading.Thread(target=self._watch_over, name="kubernetes-engine", daemon=True)
         self._thread.start()
@@ -83,8 +76,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
             for run in self._runs.values():
                 self._look_at_pod(run)
                 run.refresh()
-            reports = tuple(self._node_report(node) for node in self._gpu_nodes.values())
-            return Observation(reports, tuple(run.report() for run in self._runs.values()))
+            return Observation(tuple(self._fleet.reports()), tuple(run.report() for run in self._runs.values()))
 
     def _ping(self) -> None:
         """Raises `EngineUnavailableError` unless the server answers and what we have of it is fresh."""
@@ -95,16 +87,6 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
         self.nodes.check()
         self.pods.check()
 
-    def _node_changed(self, kind: str, node: Object) -> None:
-        name = str(node["metadata"]["name"])
-        found = read_node(node, self.settings.resource) if kind != "DELETED" else None
-        with self._lock:
-            if found is None:
-                self._gpu_nodes.pop(name, None)
-            else:
-                self._gpu_nodes[name] = found
-            self._tell_node(name)
-
     def _pod_changed(self, kind: str, pod: Object) -> None:
         touched = self.ledger.take(kind, pod)
         with self._lock:
@@ -112,66 +94,26 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                 self._adopt(pod)
             self._heard[pods.key_of(pod)] = None
             for name in touched:
-                self._tell_node(name)
+                self._fleet.tell(name)
         self._wake.set()
-
-    def _tell_node(self, name: str) -> None:
-        node = self._gpu_nodes.get(name)
-        report = (
-            self._node_report(node)
-            if node is not None
-            else NodeReport(name, self._told_nodes[name].gpus, self._told_nodes[name].pool, NodeHealth.LOST, "removed")
-            if name in self._told_nodes
-            else None
-        )
-        if report is not None and self._told_nodes.get(name) != report:
-            self._told_nodes[name] = report
-            self._sink(report)
-
-    def _node_report(self, node: GpuNode) -> NodeReport:
-        """Other schedulers' pods close a node: what they hold is fixed, and what they will ask for isn't known."""
-        pool = self._pools.setdefault(node.name, node.pool)
-        health, detail = node.health, node.detail
-        foreign = {key: each.gpus for key, each in self.ledger.holdings(node.name).items() if each.run is None}
-        if health is NodeHealth.READY and pool != node.pool:
-            health = NodeHealth.CORDONED
-            detail = f"it was in pool {pool!r} and is labelled or tainted for {node.pool!r}; restart COMPASS to follow"
-        elif health is NodeHealth.READY and foreign:
-            whose = ", ".join("/".join(key) for key in sorted(foreign)[:5])
-            health, detail = NodeHealth.CORDONED, f"{sum(foreign.values())} GPUs are held by pods of others: {whose}"
-        return NodeReport(node.name, node.gpus, pool, health, detail)
 
     def _adopt(self, pod: Object) -> None:
         """A run that an earlier engine started, and whose file is lost."""
         run = pods.run_of(pod, self.owner)
         if run is None or run in self._runs or self._files.file(run, "past").exists():
             return
-        try:
-            record = json.loads(pods.mark(pod, names.RECORD))
-            found = PodRun(
-                run,
-                str(record["node"]),
-                int(record["gpus"]),
-                CheckpointMode(record["mode"]),
-                str(record["signal"]),
-                self._files,
-                int(record["born"]),
-            )
-            found.gang = str(record["gang"])
-        except (ValueError, KeyError, TypeError):
+        found = PodRun.of_pod(self._files, run, pod)
+        if found is None:
             return
-        found.namespace, found.pod = pods.key_of(pod)
-        found.uid, found.bound = str(pods.metadata(pod).get("uid")), bool(pods.node_of(pod))
         self._files.control(run).mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._users.link_control(found)
         found.save()
         self._runs[run] = found
 
     def rendezvous(self, job_id: str, generation: int, nodes: Sequence[str]) -> Rendezvous:
         """The first node's address, and a port that isn't given out again soon."""
         self.nodes.check()
-        with self._lock:
-            known = self._gpu_nodes.get(nodes[0])
-        return self._meeting((known.address if known is not None else "") or nodes[0])
+        return self._meeting(self._fleet.address(nodes[0]))
 
     # ---- starting
 
@@ -195,12 +137,8 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     def _room(self, order: StartOrder) -> GpuNode:
         """The node, if it is there and has the GPUs."""
+        node = self._fleet.usable(order.node)
         with self._lock:
-            node = self._gpu_nodes.get(order.node)
-            if node is None:
-                raise EngineRefusalError(f"there is no node {order.node!r} with {self.settings.resource}")
-            if node.health is not NodeHealth.READY:
-                raise EngineRefusalError(f"node {node.name!r} is {node.health}: {node.detail}")
             holdings = self.ledger.holdings(node.name)
             # What our runs hold although their pods are not bound yet.
             coming = sum(
@@ -407,15 +345,10 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                 return
             shared = any(other.uid == found.uid for other in self._runs.values() if other is not found)
         if found.supervised and found.pod and not shared:
-            self._keep_log(found)
+            pod = self.pods.get(found.namespace, found.pod)
+            keep_log(self.client, found.path("log", "txt"), pod, found.namespace, found.pod)
             self.client.delete(pod_path(found.namespace, found.pod), grace=0, uid=found.uid)
         super().forget(run)
-
-    def _keep_log(self, run: PodRun) -> None:
-        path = run.path("log", "txt")
-        if not path.exists():
-            with contextlib.suppress(EngineRefusalError, EngineUnavailableError):
-                path.write_bytes(self._log(run, limitBytes=_MOST_LOG))
 
     def read_log(self, run: RunId, offset: int, limit: int) -> bytes:
         """What the run's pod printed."""
@@ -424,19 +357,8 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
             found = self._runs.get(run)
         if found is None or not found.pod or found.path("log", "txt").exists():
             return super().read_log(run, offset, limit)
-        try:
-            if offset >= 0:
-                return self._log(found, limitBytes=max(1, offset + limit))[offset : offset + limit]
-            # That many lines have that many bytes at least.
-            return self._log(found, tailLines=-offset)[offset:][:limit]
-        except ApiError as error:
-            raise EngineRefusalError(f"{run} has no log: {error}") from None
-
-    def _log(self, run: PodRun, **parameters: int) -> bytes:
-        pod = self.pods.get(run.namespace, run.pod)
-        containers = pods.containers_of(pod) if pod is not None else ()
-        chosen = {"container": str(containers[0]["name"])} if containers else {}
-        return self.client.text(f"{pod_path(run.namespace, run.pod)}/log", **chosen, **parameters)
+        pod = self.pods.get(found.namespace, found.pod)
+        return read_log(self.client, run, pod, found.namespace, found.pod, offset, limit)
 
     def close(self) -> None:
         """Stops watching; the pods run on."""
@@ -460,11 +382,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     def places(self) -> dict[str, list[Place]]:
         """Nodes by pool, as rules about nodes see them."""
-        found: dict[str, list[Place]] = {}
-        with self._lock:
-            for node in self._gpu_nodes.values():
-                found.setdefault(self._pools.get(node.name, node.pool), []).append(node.place)
-        return found
+        return self._fleet.places()
 
     def _look_at_pod(self, run: PodRun) -> None:
         if run.alive and run.pod and self.pods.listed:

@@ -7,18 +7,17 @@ an owner may be mended. A gang that somebody takes back (its pods deleted, its o
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from compass_abs.audit.kubernetes_pods import MOVABLE, read_pod
-from compass_abs.audit.kubernetes_rules import Rules, unmodelled
 from compass_abs.engines.kubernetes import gangs, names, owners, pods
 from compass_abs.engines.kubernetes.budgets import static_limit
 from compass_abs.engines.kubernetes.client import Object
 from compass_abs.engines.kubernetes.engine import KubernetesEngine
 from compass_abs.engines.kubernetes.gangs import Gang
+from compass_abs.engines.kubernetes.job_files import checkpoint_mode, choose_pool, job_fields
 from compass_abs.engines.kubernetes.manifest import template_of
 from compass_abs.engines.kubernetes.owners import Owners, membership
-from compass_abs.engines.protocol import CheckpointMode, EngineRefusalError, EngineUnavailableError
+from compass_abs.engines.protocol import EngineRefusalError, EngineUnavailableError
 from compass_abs.engines.submitting import Jobs
 from compass_abs.model import CompassError
 
@@ -28,9 +27,6 @@ Say = Callable[[Object, str, str], object]
 WAITING = "Waiting"
 #: A gang that could not be taken in is tried again after this long.
 _TRY_AGAIN = 15.0
-#: Priorities of Kubernetes reach a thousand million; the controller's order needs no more than these.
-_PRIORITIES = (-1000, 1000)
-_DEFAULT_GRACE = 30.0
 _MOST_SHAPES = 100_000
 
 #: Namespace, name and owner's uid of a gang.
@@ -85,13 +81,15 @@ class Intake:
         return {job: members for job, members in found.items() if members}
 
     def _gather(self) -> dict[Key, list[Object]]:
-        """Waiting pods by gang, each in the order of its ranks."""
+        """Waiting pods by gang, each in the order of its ranks; the gang that was complete first comes first."""
         found: dict[Key, list[Object]] = {}
         for pod in self._engine.ledger.waiting():
             if pods.mark(pod, names.OWNER):
                 continue
             found.setdefault(self._shape(pod).key, []).append(pod)
-        return {key: sorted(members, key=owners.order_of) for key, members in found.items()}
+        # All at once after a time in which nobody looked: whoever came first is first still.
+        ordered = sorted(found.items(), key=lambda item: (max(map(pods.created, item[1])), item[0]))
+        return {key: sorted(members, key=owners.order_of) for key, members in ordered}
 
     def _shape(self, pod: Object) -> _Shape:
         """What its owner says, asked again now and then: it may be scaled."""
@@ -145,7 +143,9 @@ class Intake:
             control_dir=pods.mark(first, names.CONTROL_DIR),
             alone=self._shape(first).alone,
         )
-        fields = self._fields(gang, members)
+        pinned = self._pinned(members)
+        pool = choose_pool(members, self._engine.places())
+        fields = job_fields(gang, members, self._engine.settings.resource, pool, pinned)
         self._engine.gangs.save(gang)
         try:
             # A controller or an intake that died in between has submitted it already.
@@ -156,73 +156,12 @@ class Intake:
         self._engine.gangs.save(replace(gang, job=job))
         self._tell(members, "TakenIn", f"Its gang of {len(members)} is COMPASS job {job}")
 
-    def _fields(self, gang: Gang, members: Sequence[Object]) -> dict[str, Any]:
-        """The job file that says the same as these pods."""
-        first, resource = members[0], self._engine.settings.resource
-        for pod in members:
-            _check(pod, resource)
-        demand = {pods.gpus_of(pod, resource) for pod in members}
-        if len(demand) > 1:
-            raise EngineRefusalError(f"its pods ask for {sorted(demand)} GPUs; a gang's must ask for equally many")
-        pool = self._pool(members)
-        fields: dict[str, Any] = {
-            "name": f"{gang.namespace}/{gang.name}"[:180] + f" ({gang.key[:8]})",
-            "instances": len(members),
-            "gpus_per_instance": demand.pop(),
-            "command": [gangs.COMMAND, gang.key],
-            "pool": pool,
-            "priority": min(max(int((first["spec"].get("priority")) or 0), _PRIORITIES[0]), _PRIORITIES[1]),
-            "labels": {"kubernetes-namespace": gang.namespace, "kubernetes-gang": gang.name[:1000]},
-        }
-        retries = pods.mark(first, names.RETRIES)
-        if retries.isdigit() and not gang.owned:
-            fields["retries"] = int(retries)
-        return fields | self._movability(gang, members)
-
-    def _movability(self, gang: Gang, members: Sequence[Object]) -> dict[str, Any]:
-        first = members[0]
-        said = pods.mark(first, names.CHECKPOINT)
-        if not said and pods.mark(first, MOVABLE) == "true":
-            said = CheckpointMode.PERIODIC
-        if said not in ("", *CheckpointMode):
-            expected = ", ".join(CheckpointMode)
-            raise EngineRefusalError(f"{names.CHECKPOINT} is {said!r}, expected one of: {expected}")
-        if said == CheckpointMode.SESSION and not gang.control_dir:
-            raise EngineRefusalError(f"{names.CHECKPOINT} is session, and {names.CONTROL_DIR} names no folder")
-        grace = float(first["spec"].get("terminationGracePeriodSeconds") or _DEFAULT_GRACE)
-        checkpoint: dict[str, Any] = {"mode": said or CheckpointMode.PERIODIC.value, "grace": grace}
-        if said == CheckpointMode.SIGNAL:
-            # The kubelet sends TERM, or what the image asks for instead.
-            checkpoint |= {"signal": "TERM", "timeout": grace}
-        limited = static_limit(self._engine.client, members)
-        if said and limited:
+    def _pinned(self, members: Sequence[Object]) -> str:
+        """Why budgets never let it be moved, which its pods are told; empty when they do, or it never said it can."""
+        limited = static_limit(self._engine.client, members) if checkpoint_mode(members[0]) else ""
+        if limited:
             self._tell(members, "Pinned", f"It is not moved: {limited}")
-        return {"checkpoint": checkpoint, "movable": bool(said) and not limited and not gang.alone}
-
-    def _pool(self, members: Sequence[Object]) -> str:
-        """A pool all of whose nodes every member may use; the largest of several."""
-        chosen = pods.mark(members[0], names.POOL)
-        rules = {found.signature: found for found in (Rules(pod["spec"], pods.key_of(pod)[1]) for pod in members)}
-        partly = ""
-        full: list[tuple[int, str]] = []
-        for pool, places in self._engine.places().items():
-            if chosen and pool != chosen:
-                continue
-            allowed = sum(all(each.allow(place) for each in rules.values()) for place in places)
-            if allowed == len(places):
-                full.append((-allowed, pool))
-            elif allowed:
-                partly = f"allows {allowed} of the {len(places)} nodes of pool {pool!r}"
-        if full:
-            return min(full)[1]
-        said = next(iter(rules.values()))
-        if partly:
-            raise EngineRefusalError(
-                f"{said} {partly}, and nodes of a pool are interchangeable; label those nodes {names.POOL}=NAME to "
-                "give them a pool of their own, or let the pods run on all of it"
-            )
-        where = f"in pool {chosen!r} " if chosen else ""
-        raise EngineRefusalError(f"no node with GPUs {where}may be used by it: {said}")
+        return limited
 
     # ---- settling
 
@@ -262,15 +201,3 @@ class Intake:
 
 def _uid(pod: Object) -> str:
     return str(pods.metadata(pod).get("uid", ""))
-
-
-def _check(pod: Object, resource: str) -> None:
-    namespace, name = pods.key_of(pod)
-    where = f"pod {namespace}/{name}"
-    read = read_pod(pod, (resource,), where)
-    if read is None:
-        raise EngineRefusalError(f"{name} asks for no {resource}; leave it to the cluster's own scheduler")
-    if read.uncountable:
-        raise EngineRefusalError(f"{name} wants {read.uncountable}; only whole GPUs are given out")
-    if what := unmodelled(pod["spec"], where):
-        raise EngineRefusalError(f"{name} has rules about {what}, which are not known here")

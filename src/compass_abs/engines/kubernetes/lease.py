@@ -21,6 +21,10 @@ from compass_abs.engines.kubernetes.client import ApiError, Client, Object
 from compass_abs.engines.protocol import EngineUnavailableError
 from compass_abs.model import CompassError
 
+#: Where a leader leaves word for the next one.
+NOTE = "compass-abs/state"
+_NOTE_TRIES = 20
+
 
 def who_am_i() -> str:
     """A name that no other process has, now or later: two controllers of one name would both lead."""
@@ -164,6 +168,29 @@ class Leadership:
             found["acquireTime"] = now
             found["leaseTransitions"] = transitions + bool(before)
         return found
+
+    def note(self) -> str:
+        """What a leader before us has left at the lease; empty when nobody has."""
+        lease = self._client.get(f"{self._collection}/{self._name}")
+        return str((lease["metadata"].get("annotations") or {}).get(NOTE) or "")
+
+    def write_note(self, text: str) -> None:
+        """Leaves it for whoever leads next."""
+        path = f"{self._collection}/{self._name}"
+        for _ in range(_NOTE_TRIES):
+            lease = self._client.get(path)
+            annotations = lease["metadata"].setdefault("annotations", {})
+            if annotations.get(NOTE) == text:
+                return
+            annotations[NOTE] = text
+            self.check()
+            try:
+                self._client.replace(path, lease)
+            except ApiError as error:
+                if not error.conflict:
+                    raise
+                # Our own renewal came in between.
+        raise EngineUnavailableError(f"lease {self._name!r} changes faster than it can be written")
 
     def _renew(self) -> None:
         while not self._stopping.wait(self.terms.retry):

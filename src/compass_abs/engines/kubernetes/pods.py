@@ -41,6 +41,11 @@ def run_of(pod: Object, owner: str) -> RunId | None:
     return names.parse_run(str(annotations.get(names.RUN, "")))
 
 
+def created(pod: Object) -> str:
+    """When it was made, as the server writes it: comparable as text."""
+    return str(metadata(pod).get("creationTimestamp") or "")
+
+
 def node_of(pod: Object) -> str:
     """The node that it is bound to; empty when it isn't."""
     return str((pod.get("spec") or {}).get("nodeName") or "")

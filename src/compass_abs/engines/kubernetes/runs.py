@@ -1,15 +1,16 @@
 """One instance as a pod: what the API server says of it, beside what its files do."""
 
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from compass_abs.engines import contract_files
-from compass_abs.engines.kubernetes import pods
+from compass_abs.engines.kubernetes import names, pods
 from compass_abs.engines.kubernetes.client import Object
 from compass_abs.engines.local.run_files import RunFiles, read_json
-from compass_abs.engines.protocol import CheckpointMode, End, EndCause
+from compass_abs.engines.protocol import CheckpointMode, End, EndCause, RunId
 from compass_abs.engines.supervised_run import FILE_PATIENCE, SupervisedRun
 
 
@@ -44,6 +45,27 @@ class PodRun(SupervisedRun):
         """Its pod."""
         self.namespace, self.pod, self.uid = str(value["namespace"]), str(value["pod"]), str(value["uid"])
         self.gang, self.asked, self.bound = str(value["gang"]), bool(value["asked"]), bool(value["bound"])
+
+    @classmethod
+    def of_pod(cls, files: RunFiles, run: RunId, pod: Object) -> "Self | None":
+        """The run that a pod says it is, for an engine that has lost its files; None when it makes no sense."""
+        record = record_of(pod)
+        try:
+            found = cls(
+                run,
+                str(record["node"]),
+                int(record["gpus"]),
+                CheckpointMode(record["mode"]),
+                str(record["signal"]),
+                files,
+                int(record["born"]),
+            )
+            found.gang = str(record["gang"])
+        except (ValueError, KeyError, TypeError):
+            return None
+        found.namespace, found.pod = pods.key_of(pod)
+        found.uid, found.bound = str(pods.metadata(pod).get("uid")), bool(pods.node_of(pod))
+        return found
 
     @property
     def handle(self) -> str:
@@ -111,6 +133,15 @@ class PodRun(SupervisedRun):
             return End(EndCause.EXITED, 0, detail) if saved else End(EndCause.SIGNALLED, 9, detail)
         self._withdraw()
         return End(EndCause.EVICTED, detail="its pod was deleted by others")
+
+
+def record_of(pod: Object) -> dict[str, Any]:
+    """What was written into a pod of the run that it is; empty when nothing sensible was."""
+    try:
+        found = json.loads(pods.mark(pod, names.RECORD))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def withdrawal(files: RunFiles, job_id: str) -> Path:

@@ -82,7 +82,7 @@ class UsersPods:
         return End(EndCause.EVICTED, detail=f"no pod took its place: {why}")
 
     def clear_control(self, run: PodRun) -> None:
-        """Links the run's control directory to the one that the user's pod names, emptied of the last generation."""
+        """Empties the control directory that the user's pod names of the last generation, and links to it."""
         gang = self._gangs.load(run.gang)
         if gang is None or not gang.control_dir:
             return
@@ -91,6 +91,14 @@ class UsersPods:
         rank_files = [contract.acknowledgement_file(number), contract.progress_file(number)]
         for name in [*rank_files, contract.directive_file(number), contract.REQUEST_FILE]:
             (folder / name).unlink(missing_ok=True)
+        self.link_control(run)
+
+    def link_control(self, run: PodRun) -> None:
+        """Links the run's control directory to the one that the user's pod names."""
+        gang = self._gangs.load(run.gang)
+        if gang is None or not gang.control_dir:
+            return
+        folder = Path(gang.control_dir)
         if run.control.exists() and not run.control.is_symlink() and not any(run.control.iterdir()):
             run.control.rmdir()
             run.control.symlink_to(folder)

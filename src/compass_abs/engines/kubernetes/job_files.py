@@ -1,0 +1,94 @@
+"""The job file that says the same as the pods of a gang."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from compass_abs.audit.kubernetes_pods import MOVABLE, read_pod
+from compass_abs.audit.kubernetes_rules import Place, Rules, unmodelled
+from compass_abs.engines.kubernetes import gangs, names, pods
+from compass_abs.engines.kubernetes.client import Object
+from compass_abs.engines.kubernetes.gangs import Gang
+from compass_abs.engines.protocol import CheckpointMode, EngineRefusalError
+
+#: Priorities of Kubernetes reach a thousand million; the controller's order needs no more than these.
+_PRIORITIES = (-1000, 1000)
+_DEFAULT_GRACE = 30.0
+
+
+def job_fields(gang: Gang, members: Sequence[Object], resource: str, pool: str, pinned: str) -> dict[str, Any]:
+    """The job file; `pinned` is why it can't be moved, whatever it says itself. Refuses what can't be run."""
+    first = members[0]
+    for pod in members:
+        _check(pod, resource)
+    demand = {pods.gpus_of(pod, resource) for pod in members}
+    if len(demand) > 1:
+        raise EngineRefusalError(f"its pods ask for {sorted(demand)} GPUs; a gang's must ask for equally many")
+    fields: dict[str, Any] = {
+        "name": f"{gang.namespace}/{gang.name}"[:180] + f" ({gang.key[:8]})",
+        "instances": len(members),
+        "gpus_per_instance": demand.pop(),
+        "command": [gangs.COMMAND, gang.key],
+        "pool": pool,
+        "priority": min(max(int((first["spec"].get("priority")) or 0), _PRIORITIES[0]), _PRIORITIES[1]),
+        "labels": {"kubernetes-namespace": gang.namespace, "kubernetes-gang": gang.name[:1000]},
+    }
+    retries = pods.mark(first, names.RETRIES)
+    if retries.isdigit() and not gang.owned:
+        fields["retries"] = int(retries)
+    said = checkpoint_mode(first)
+    if said == CheckpointMode.SESSION and not gang.control_dir:
+        raise EngineRefusalError(f"{names.CHECKPOINT} is session, and {names.CONTROL_DIR} names no folder")
+    grace = float(first["spec"].get("terminationGracePeriodSeconds") or _DEFAULT_GRACE)
+    checkpoint: dict[str, Any] = {"mode": said or CheckpointMode.PERIODIC.value, "grace": grace}
+    if said == CheckpointMode.SIGNAL:
+        # The kubelet sends TERM, or what the image asks for instead.
+        checkpoint |= {"signal": "TERM", "timeout": grace}
+    return fields | {"checkpoint": checkpoint, "movable": bool(said) and not pinned and not gang.alone}
+
+
+def checkpoint_mode(pod: Object) -> str:
+    """How a pod says that it can be moved; empty when it can't."""
+    said = pods.mark(pod, names.CHECKPOINT)
+    if not said and pods.mark(pod, MOVABLE) == "true":
+        said = CheckpointMode.PERIODIC
+    if said not in ("", *CheckpointMode):
+        raise EngineRefusalError(f"{names.CHECKPOINT} is {said!r}, expected one of: {', '.join(CheckpointMode)}")
+    return said
+
+
+def choose_pool(members: Sequence[Object], pools: Mapping[str, Sequence[Place]]) -> str:
+    """A pool all of whose nodes every member may use; the largest of several."""
+    chosen = pods.mark(members[0], names.POOL)
+    rules = {found.signature: found for found in (Rules(pod["spec"], pods.key_of(pod)[1]) for pod in members)}
+    partly = ""
+    full: list[tuple[int, str]] = []
+    for pool, places in pools.items():
+        if chosen and pool != chosen:
+            continue
+        allowed = sum(all(each.allow(place) for each in rules.values()) for place in places)
+        if allowed == len(places):
+            full.append((-allowed, pool))
+        elif allowed:
+            partly = f"allows {allowed} of the {len(places)} nodes of pool {pool!r}"
+    if full:
+        return min(full)[1]
+    said = next(iter(rules.values()))
+    if partly:
+        raise EngineRefusalError(
+            f"{said} {partly}, and nodes of a pool are interchangeable; label those nodes {names.POOL}=NAME to "
+            "give them a pool of their own, or let the pods run on all of it"
+        )
+    where = f"in pool {chosen!r} " if chosen else ""
+    raise EngineRefusalError(f"no node with GPUs {where}may be used by it: {said}")
+
+
+def _check(pod: Object, resource: str) -> None:
+    namespace, name = pods.key_of(pod)
+    where = f"pod {namespace}/{name}"
+    read = read_pod({**pod, "status": {}}, (resource,), where)
+    if read is None:
+        raise EngineRefusalError(f"{name} asks for no {resource}; leave it to the cluster's own scheduler")
+    if read.uncountable:
+        raise EngineRefusalError(f"{name} wants {read.uncountable}; only whole GPUs are given out")
+    if what := unmodelled(pod["spec"], where):
+        raise EngineRefusalError(f"{name} has rules about {what}, which are not known here")
