@@ -10,6 +10,7 @@ from typing import Any
 
 from compass_abs import __version__
 from compass_abs.audit.audit import Audit, Movability, PoolAudit
+from compass_abs.audit.observation import AuditError
 from compass_abs.audit.words import blame_in_words, moves_in_words, plan_in_words, verdict_in_words, waiting_in_words
 from compass_abs.model import Job
 from compass_abs.reporting import ClusterEvent, JobView, Moved, NodeChanged, Started
@@ -25,6 +26,10 @@ _BEFORE, _MOVES, _STARTS = 0.0, 10.0, 20.0
 def write_page(audit: Audit, path: str | os.PathLike[str]) -> Path:
     """Writes the page, all of it or nothing, and says where."""
     target = Path(path)
+    if target.is_dir():
+        raise AuditError(f"{target}: is a folder, expected a file to write, such as {target / 'audit.html'}")
+    if not target.parent.is_dir():
+        raise AuditError(f"{target}: there is no folder {target.parent}; make it first")
     text = render_page(audit)
     partial = target.with_name(target.name + ".partial")
     partial.write_text(text, encoding="utf-8")

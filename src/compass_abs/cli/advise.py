@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from compass_abs.cli.audit import Context, GpuLabel, GpuResource, PoolLabel, kubernetes_options
+from compass_abs.cli.audit import AssumeMovable, GpuLabel, GpuResource, Pause, PoolLabel, kubernetes_options
 
 
 def register(app: typer.Typer) -> None:
@@ -14,15 +14,11 @@ def register(app: typer.Typer) -> None:
 
 
 def advise(
-    context: Context = "",
+    context: Annotated[str, typer.Option(metavar="NAME", help="Another context than the current one.")] = "",
     namespace: Annotated[str, typer.Option(help="Where the objects are kept; the context's without it.")] = "",
     every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 60.0,
-    assume_movable: Annotated[
-        bool, typer.Option("--assume-movable", help="Plan as if all could be moved that isn't fixed, declared or not.")
-    ] = False,
-    pause: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that a move pauses a job, where it doesn't say itself.")
-    ] = 8.0,
+    assume_movable: AssumeMovable = False,
+    pause: Pause = 8.0,
     identity: Annotated[str, typer.Option(help="Who it is; host and process without it.", envvar="COMPASS_ID")] = "",
     alive: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Touched after each look that succeeded, for probes.")

@@ -17,11 +17,11 @@ Files = Annotated[
     list[str] | None,
     typer.Argument(
         help="kubectl's or Slurm's JSON, or a snapshot (docs/snapshots.md); - for standard input.",
-        metavar="[FILE]...",
+        metavar="FILE",
     ),
 ]
 Kubernetes = Annotated[bool, typer.Option("--kubernetes", help="Ask the cluster of kubectl's current context.")]
-Context = Annotated[str, typer.Option(help="With --kubernetes: another context.")]
+Context = Annotated[str, typer.Option(metavar="NAME", help="With --kubernetes: another context.")]
 Slurm = Annotated[bool, typer.Option("--slurm", help="Ask the Slurm cluster that this machine belongs to.")]
 GpuResource = Annotated[
     list[str] | None, typer.Option(help="Kubernetes: a resource that counts whole GPUs (repeatable).")
@@ -31,6 +31,16 @@ GpuLabel = Annotated[
 ]
 PoolLabel = Annotated[
     list[str] | None, typer.Option(help="Kubernetes: a node label that keeps nodes apart (repeatable).")
+]
+#: Longer than a day nobody would call it a pause; and infinity is no number in JSON.
+Pause = Annotated[
+    float,
+    typer.Option(
+        min=0.0, max=86400.0, metavar="SECONDS", help="Seconds that a move pauses a job, where it doesn't say itself."
+    ),
+]
+AssumeMovable = Annotated[
+    bool, typer.Option("--assume-movable", help="Plan as if all could be moved that isn't fixed, declared or not.")
 ]
 _COLOURS = {"fits": "green", "fragmentation": "yellow", "capacity": "red", "policy": "magenta"}
 _MOST_ROWS = 40
@@ -47,12 +57,8 @@ def audit(
     kubernetes: Kubernetes = False,
     context: Context = "",
     slurm: Slurm = False,
-    assume_movable: Annotated[
-        bool, typer.Option("--assume-movable", help="Plan as if all could be moved that isn't fixed, declared or not.")
-    ] = False,
-    pause: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that a move pauses a job, where it doesn't say itself.")
-    ] = 8.0,
+    assume_movable: AssumeMovable = False,
+    pause: Pause = 8.0,
     plans: Annotated[
         int | None, typer.Option(min=0, help="How often to look for moves; by the cluster's size if not given.")
     ] = None,

@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 
 import typer
+from typer.models import TyperInfo
 
 from compass_abs import __version__
 from compass_abs.model import CompassError
@@ -28,6 +29,16 @@ MODULES: tuple[str, ...] = (
     "physical",
 )
 
+#: The headings under which `compass --help` lists commands, in the order in which people come to need them.
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "Look at a cluster": ("audit", "explain", "sif", "shadow", "advise"),
+    "Replay a trace": ("demo", "simulate", "compare", "report", "schedulers", "trace"),
+    "Repeat the paper": ("reproduce", "sweep", "train-drr", "experiment"),
+    "Run a cluster": ("serve", "serve-kubernetes", "serve-slurm", "live"),
+    "Jobs of a running controller": ("submit", "ps", "describe", "logs", "cancel", "schema"),
+    "Nodes and moves of a running controller": ("top", "nodes", "drain", "undrain", "plan", "pause", "resume"),
+}
+
 app = typer.Typer(
     name="compass",
     help="A GPU-cluster scheduler that never lets fragmentation keep a training job waiting.",
@@ -45,13 +56,34 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def main(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print it."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version, and end."
+    ),
 ) -> None:
     """Schedule, simulate, explain and run gangs of GPU instances."""
 
 
+def _arrange() -> None:
+    """Puts the commands under their headings; one without a heading comes first, under `Commands`."""
+    headings = {command: heading for heading, commands in HEADINGS.items() for command in commands}
+    order = {command: number for number, command in enumerate(headings)}
+    for group in app.registered_groups:
+        group.rich_help_panel = headings.get(_group_name(group), "Commands")
+    for each in app.registered_commands:
+        each.rich_help_panel = headings.get(str(each.name), "Commands")
+    app.registered_commands.sort(key=lambda each: order.get(str(each.name), -1))
+    app.registered_groups.sort(key=lambda each: order.get(_group_name(each), -1))
+
+
+def _group_name(group: TyperInfo) -> str:
+    """The name that a group was given, when it was made or when it was added."""
+    own = group.typer_instance.info.name if group.typer_instance is not None else None
+    return next((name for name in (group.name, own) if isinstance(name, str)), "")
+
+
 for _module in MODULES:
     import_module(f"compass_abs.cli.{_module}").register(app)
+_arrange()
 
 
 def run() -> None:
@@ -61,7 +93,7 @@ def run() -> None:
     except CompassError as error:
         typer.echo(f"compass: {error}", err=True)
         sys.exit(2)
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
         typer.echo(f"compass: {error.filename}: {error.strerror}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:

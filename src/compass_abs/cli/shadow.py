@@ -12,6 +12,7 @@ from compass_abs.cli.audit import (
     GpuLabel,
     GpuResource,
     Kubernetes,
+    Pause,
     PoolLabel,
     Slurm,
     kubernetes_options,
@@ -31,13 +32,19 @@ def register(app: typer.Typer) -> None:
 
 
 def shadow(
-    state: Annotated[Path, typer.Argument(help="File that keeps what was seen; an existing one is continued.")],
+    state: Annotated[
+        Path, typer.Argument(metavar="STATE", help="File that keeps what was seen; an existing one is continued.")
+    ],
     kubernetes: Kubernetes = False,
     context: Context = "",
     slurm: Slurm = False,
     recorded: Annotated[
         Path | None,
-        typer.Option("--from", help="Recorded observations instead: a folder of files named by time, or JSON lines."),
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Recorded observations instead: a folder of files named by time, or JSON lines.",
+        ),
     ] = None,
     every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks at a live cluster.")] = 60.0,
     hours: Annotated[
@@ -52,7 +59,7 @@ def shadow(
     assume_movable: Annotated[
         bool, typer.Option("--assume-movable", help="Let it move all that isn't fixed, declared or not.")
     ] = False,
-    pause: Annotated[float, typer.Option(min=0.0, help="Seconds that a move pauses a job.")] = 8.0,
+    pause: Pause = 8.0,
     gpu_resource: GpuResource = None,
     gpu_label: GpuLabel = None,
     pool_label: PoolLabel = None,
