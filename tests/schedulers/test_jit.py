@@ -35,10 +35,10 @@ def blocked(*sizes: int, **knobs: object) -> tuple[CompassJit, Situation]:
 # ---- the guarantee
 
 
-@pytest.mark.parametrize(("nodes", "capacity"), [(2, 4), (3, 4), (2, 8)])
-def test_admit_every_reachable_small_cluster_waits_only_without_a_packing(nodes: int, capacity: int) -> None:
-    moved = 0
-    for scheduler, decision in islice(explore(CompassJit, nodes, capacity, gangs=(1, 2)), 8_000):
+def check_guarantee(nodes: int, capacity: int, gangs: tuple[int, ...], most: int | None = None) -> tuple[int, int]:
+    """Checks it on reachable transitions, all of them without `most`; how many there were, and how many moved."""
+    transitions = moved = 0
+    for scheduler, decision in islice(explore(CompassJit, nodes, capacity, gangs), most):
         scheduler.check_invariants()
         if decision.departed:
             assert not decision.migrations
@@ -47,8 +47,32 @@ def test_admit_every_reachable_small_cluster_waits_only_without_a_packing(nodes:
             assert not packing_exists(scheduler.state, decision.job)
             assert decision.reason.verdict is Verdict.CAPACITY
             assert not decision.migrations
+        transitions += 1
         moved += bool(decision.before)
+    return transitions, moved
+
+
+@pytest.mark.parametrize(("nodes", "capacity", "most"), [(2, 4, None), (4, 2, None), (3, 4, 8_000), (2, 8, 8_000)])
+def test_admit_reachable_small_cluster_waits_only_without_a_packing(
+    nodes: int, capacity: int, most: int | None
+) -> None:
+    transitions, moved = check_guarantee(nodes, capacity, (1, 2), most)
+    assert transitions == most or (most is None and transitions > 1_000)
     assert moved > 10 or nodes * capacity < 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("nodes", "capacity", "gangs", "transitions"),
+    [(3, 4, (1, 2), 40_517), (2, 8, (1,), 26_384), (6, 2, (1, 2), 10_576)],
+)
+def test_admit_every_reachable_small_cluster_waits_only_without_a_packing(
+    nodes: int, capacity: int, gangs: tuple[int, ...], transitions: int
+) -> None:
+    # The number says that the search went on to its end: every cluster of this size that can come about.
+    found, moved = check_guarantee(nodes, capacity, gangs)
+    assert found == transitions
+    assert moved > 500
 
 
 @settings(max_examples=10)
