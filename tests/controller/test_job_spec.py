@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compass_abs.controller.job_spec import LARGEST_SPEC, JobSpec, JobSpecError, job_schema, parse_job
+from compass_abs.controller.job_file import JobSpecError
+from compass_abs.controller.job_spec import LARGEST_SPEC, JobSpec, job_schema, parse_job
 
 FULL = """\
 name: gpt2 full
@@ -65,6 +66,9 @@ def test_command_as_text_is_split_into_words_without_a_shell() -> None:
         ("", "expected fields"),
         ("name: a\ncommand: [x]\nlimits: {memory: lots}\n", "'lots' is no size"),
         ("name: a\ncommand: [x]\nmax_duration: .inf\n", "max_duration"),
+        ("name: a\ncommand: [x]\nname: b\n", "line 3: field 'name' is there a second time"),
+        ("name: a\ncommand: [x]\nenv:\n  A: 1\n  A: 2\n", "line 5: field 'A' is there a second time"),
+        ("name: a\ncommand: &c [*c]\n", "line 2: an alias stands for something that it is a part of"),
     ],
 )
 def test_mistake_is_told_with_line_and_field(text: str, message: str) -> None:
@@ -73,6 +77,19 @@ def test_mistake_is_told_with_line_and_field(text: str, message: str) -> None:
     assert message in str(caught.value)
     assert str(caught.value).startswith("job.yaml")
     assert "\n" not in str(caught.value)
+
+
+def test_small_file_of_many_aliases_is_refused_at_once() -> None:
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 30)]
+    with pytest.raises(JobSpecError, match=r"line 5: .*more than 20000 values"):
+        parse_job("\n".join([*rows, "name: *a29", "command: [x]"]))
+
+
+def test_value_far_too_long_is_shown_in_part() -> None:
+    with pytest.raises(JobSpecError) as caught:
+        parse_job(f"name: a\ncommand: [x]\npriority: {'9' * 3000}\nlabels: [{'x, ' * 9000}]\n")
+    assert len(str(caught.value)) < 500
 
 
 def test_file_that_is_too_large_is_refused() -> None:

@@ -1,6 +1,7 @@
 """What a user submits, as YAML or JSON: checked field by field, with the line of every mistake."""
 
 import re
+import reprlib
 import shlex
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -18,8 +19,9 @@ from pydantic import (
     model_validator,
 )
 
+from compass_abs.controller.job_file import JobSpecError, check_tree, line_of
 from compass_abs.engines.protocol import CheckpointMode, Limits, Workload
-from compass_abs.model import CAPACITIES, CompassError, Job
+from compass_abs.model import CAPACITIES, Job
 
 #: Largest job file, in bytes: far above any honest one.
 LARGEST_SPEC = 256 * 1024
@@ -35,8 +37,8 @@ _RESERVED = frozenset(
 )
 
 
-class JobSpecError(CompassError):
-    """A job file that makes no sense: where, what, and what was expected."""
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 77, 77
 
 
 def _seconds(value: Any) -> Any:
@@ -255,6 +257,8 @@ def parse_job(text: str, source: str = "job") -> JobSpec:
         raise JobSpecError(f"{source}: a job file may have {LARGEST_SPEC} bytes at most")
     try:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        if tree is not None:
+            check_tree(tree, source)
         values = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -279,7 +283,7 @@ def check_job(values: Any, source: str = "job", tree: yaml.Node | None = None) -
 def _problem(problem: Any, source: str, tree: yaml.Node | None) -> str:
     """One line: where, which field, what is wrong."""
     where = [part for part in problem["loc"] if isinstance(part, str | int) and not str(part).startswith("function-")]
-    line = _line(tree, where) if tree is not None else None
+    line = line_of(tree, where) if tree is not None else None
     place = f"{source}, line {line}" if line else source
     field = ".".join(map(str, where)) or "job"
     kind, given = problem["type"], problem.get("input")
@@ -293,29 +297,9 @@ def _problem(problem: Any, source: str, tree: yaml.Node | None) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if kind == "value_error":
         return f"{place}: {field}: {message}"
-    shown = repr(given)
-    return f"{place}: {field} is {shown if len(shown) < 80 else shown[:77] + '...'}: {message[0].lower()}{message[1:]}"
+    return f"{place}: {field} is {_SHORT.repr(given)}: {message[0].lower()}{message[1:]}"
 
 
 def _names(where: list[str | int]) -> list[str]:
     nested: dict[str, type[BaseModel]] = {"checkpoint": CheckpointSpec, "limits": LimitsSpec}
     return list((nested.get(str(where[0]), JobSpec) if len(where) > 1 else JobSpec).model_fields)
-
-
-def _line(tree: yaml.Node, where: list[str | int]) -> int:
-    """Line of the deepest part of a path that the text has."""
-    node, line = tree, tree.start_mark.line + 1
-    for part in where:
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if key.value == str(part):
-                    node, line = value, key.start_mark.line + 1
-                    break
-            else:
-                return line
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-        else:
-            return line
-    return line
