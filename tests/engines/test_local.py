@@ -168,3 +168,19 @@ class TestLocalGangs(GangConformance):
 
     def lose_node(self, engine: LocalEngine, node: str) -> None:  # type: ignore[override]
         engine.kill_node(node)
+
+
+@pytest.mark.slow
+def test_standbys_of_an_engine_that_was_killed_are_used_and_ended_by_the_next_one(tmp_path: Path) -> None:
+    from compass_abs.engines.local.warm import Standbys
+
+    (tmp_path / "nodes").mkdir()
+    killed = Standbys(tmp_path, ["n0"])
+    deadline = time.monotonic() + 60
+    while not killed.ready("n0") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    following = Standbys(tmp_path, ["n0"])
+    assert following.ready("n0")
+    following.close()
+    assert not following.ready("n0")
+    assert killed._own["n0"].wait(10) == 0

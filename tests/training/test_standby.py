@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compass_abs.training.standby import StandbyError, Successor, fork_successor
+from compass_abs.training.standby import StandbyError, Successor, end_standby, fork_successor
 from tests.training.conftest import until
 
 
@@ -110,6 +110,16 @@ def test_standby_on_term_ends_and_removes_its_socket(own_standby: tuple[Path, An
     process.terminate()
     assert process.wait(10) == 0
     assert not address.exists()
+
+
+def test_standby_that_somebody_else_started_is_ended_by_its_socket(own_standby: tuple[Path, Any], run: Any) -> None:
+    address, process = own_standby
+    successor = run("import time; time.sleep(60)")
+    end_standby(address)
+    assert not address.exists()
+    assert process.wait(10) == 0
+    os.kill(successor.pid, signal.SIGKILL)  # which would fail if it had gone along
+    end_standby(address)
 
 
 def test_second_standby_at_the_same_socket_refuses(own_standby: tuple[Path, Any]) -> None:

@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -93,6 +94,19 @@ def fork_successor(
         connection.close()
         raise StandbyError(f"standby {address} refused: {(answer or {}).get('error', 'it hung up')}")
     return Successor(int(answer["pid"]), connection)
+
+
+def end_standby(address: Path, timeout: float = 5.0) -> None:
+    """Ends whatever standby listens there, whoever started it; returns once its socket is gone."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout)
+        connection.connect(str(address))
+        # The kernel knows who listens; a file with its number could tell of a process long gone.
+        pid = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout
+    while address.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def _receive(connection: socket.socket) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from compass_abs.engines.protocol import CheckpointMode, Limits, Workload
-from compass_abs.training.standby import StandbyError, Successor, fork_successor
+from compass_abs.training.standby import StandbyError, Successor, end_standby, fork_successor
 
 
 class Warmth(Enum):
@@ -26,7 +26,7 @@ class Warmth(Enum):
 
 
 class Standbys:
-    """The standby processes of some nodes. They outlive the engine only if it dies without closing."""
+    """The standby processes of some nodes. They outlive an engine that dies without closing; the next one has them."""
 
     def __init__(self, root: Path, nodes: Sequence[str]) -> None:
         # A socket's path has to be short, and a state folder's may not be.
@@ -75,9 +75,11 @@ class Standbys:
         return successor
 
     def close(self) -> None:
-        """Ends the standbys; what they have forked runs on."""
+        """Ends the standbys, those of an engine before this one too; what they have forked runs on."""
         for process in self._own.values():
             process.terminate()
+        for address in self._folder.glob("*.sock"):
+            end_standby(address)
         for process in self._own.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5.0)
