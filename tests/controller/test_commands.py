@@ -70,6 +70,7 @@ def test_job_goes_through_its_life_by_commands(url: str, tmp_path: Path) -> None
     assert "does not wait" in run("explain", job)
     assert json.loads(run("drain", "n3", "--json"))["status"] == "draining"
     assert json.loads(run("undrain", "n3", "--json"))["status"] == "up"
+    assert "is being ended" in run("cancel", job)
     assert json.loads(run("cancel", job, "--json"))["id"] == job
     for _ in range(300):
         if json.loads(run("ps", "--all", "--json"))["jobs"][0]["phase"] == "cancelled":
@@ -92,6 +93,26 @@ def test_job_that_waits_is_explained_with_its_numbers(url: str) -> None:
     assert f"{job} is queued: capacity" in told
     assert "32 GPUs wanted, 0 free; 0 of 4 instances fit without a move" in told
     assert json.loads(run("explain", job, "--json"))["now"]["verdict"] == "capacity"
+
+
+def test_job_that_even_the_empty_cluster_could_not_hold_says_so(url: str) -> None:
+    job = run("submit", "-", text=JOB.replace("instances: 2", "instances: 9")).strip()
+    for _ in range(300):
+        if "could hold 8 of its 9 instances if they were empty" in run("explain", job):
+            break
+        time.sleep(0.02)
+    assert "could hold 8 of its 9 instances if they were empty" in run("explain", job)
+
+
+def test_unknown_phase_names_the_known_ones(url: str) -> None:
+    result = CliRunner().invoke(app, ["ps", "--phase", "asleep"])
+    assert "phase is 'asleep', expected one of: open, queued" in str(result.exception)
+
+
+@pytest.mark.parametrize("job", ["../../etc/passwd", "a b/c?x=1#y", "%2e%2e", "\u202e"])
+def test_job_that_cannot_be_one_is_not_found(url: str, job: str) -> None:
+    assert CliRunner().invoke(app, ["describe", job]).exit_code != 0
+    assert isinstance(CliRunner().invoke(app, ["logs", job]).exception, ControllerError)
 
 
 def test_snapshot_without_a_size_is_asked_for_one(url: str, tmp_path: Path) -> None:
@@ -145,7 +166,7 @@ def test_events_are_streamed_and_those_that_were_missed_sent_again(url: str) -> 
 
 
 def test_mistake_in_a_job_file_names_file_and_line(tmp_path: Path) -> None:
-    from compass_abs.controller.job_spec import JobSpecError
+    from compass_abs.controller.job_file import JobSpecError
 
     file = tmp_path / "job.yaml"
     file.write_text("name: a\ncommand: [x]\nwhat: 1\n")

@@ -18,7 +18,7 @@ PATIENCE = Patience(checkpoint=15, stop=5, wait=30, start=30, first_step=45)
 def main() -> None:
     state, port, kind, *arguments = sys.argv[1:]
     config = Config(scheduler="best-fit", patience=PATIENCE, settling=1.0)
-    serve(Settings(Path(state), port=int(port), config=config), open_engine(kind, arguments))
+    serve(Settings(Path(state), port=int(port), config=config), lambda: open_engine(kind, arguments))
 
 
 main()

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import typer
 
@@ -60,7 +61,7 @@ def _explain_live(job: str, url: str | None, as_json: bool) -> None:
     if job == "-" or Path(job).is_file():
         raise CompassError(f"explain {job}: --gpus is missing: the size of the instances that you have in mind")
     with Client(url) as client:
-        found = client.get(f"/jobs/{job}/explain")
+        found = client.get(f"/jobs/{quote(job)}/explain")
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
@@ -68,7 +69,9 @@ def _explain_live(job: str, url: str | None, as_json: bool) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    console.print(Text.assemble((job, "bold"), f" is {found['phase']}: {found['text']}"))
+    console.print(
+        Text.assemble((job, "bold"), f" is {found['phase']}" + (f": {found['text']}" if found["text"] else ""))
+    )
     if "now" in found:
         _show(console, found["now"])
 

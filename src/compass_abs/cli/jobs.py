@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import typer
 
@@ -39,7 +40,8 @@ def submit(
 ) -> None:
     """Submit a job, and print its id."""
     from compass_abs.controller.client import Client
-    from compass_abs.controller.job_spec import JobSpecError, parse_job
+    from compass_abs.controller.job_file import JobSpecError
+    from compass_abs.controller.job_spec import parse_job
 
     source = "standard input" if str(file) == "-" else str(file)
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
@@ -64,10 +66,9 @@ def ps(
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
-        listing = client.get("/jobs", limit=1000, **({"phase": phase} if phase else {}))
-    jobs = [job for job in listing["jobs"] if every or phase or job["ended"] is None]
+        jobs = client.jobs(phase or ("" if every else "open"))
     if as_json:
-        _print_json({**listing, "jobs": jobs})
+        _print_json({"total": len(jobs), "jobs": jobs})
         return
     rows = [
         (
@@ -89,7 +90,7 @@ def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> 
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
-        found = client.get(f"/jobs/{job}")
+        found = client.get(f"/jobs/{quote(job)}")
     if as_json:
         _print_json(found)
         return
@@ -121,35 +122,16 @@ def logs(
     url: str | None = _URL,
 ) -> None:
     """Print what an instance printed; across migrations with --follow."""
-    from compass_abs.controller.client import Client, ControllerError
+    from compass_abs.cli.following import followed
+    from compass_abs.controller.client import Client
 
     with Client(url) as client:
-        if not follow:
-            typer.echo(client.log(job, instance=instance, offset=-(1 << 20), limit=1 << 20)[0], nl=False)
-            return
-        offset, generation = 0, 0
-        while True:
-            over = client.get(f"/jobs/{job}")["ended"] is not None
-            try:
-                text, now, size = client.log(job, instance=instance, offset=offset, limit=1 << 18)
-            except ControllerError:
-                text, now, size = "", generation, 0
-            if now != generation:
-                text, now, size = _from_start(client, job, instance, generation, offset, now)
-                offset, generation = 0, now
-            typer.echo(text, nl=False)
-            offset += size
-            if over and not size:
-                return
-            if not size:
-                time.sleep(0.3)
-
-
-def _from_start(client: Any, job: str, instance: int, old: int, offset: int, new: int) -> tuple[str, int, int]:
-    """The rest of an old generation's log, and the beginning of the new one's."""
-    rest = client.log(job, instance=instance, generation=old, offset=offset, limit=1 << 20)[0] if old else ""
-    text, generation, size = client.log(job, instance=instance, generation=new, offset=0, limit=1 << 18)
-    return rest + text, generation, size
+        if follow:
+            for text in followed(client, job, instance):
+                typer.echo(text, nl=False)
+        else:
+            data, _ = client.log(job, instance=instance, offset=-(1 << 20), limit=1 << 20)
+            typer.echo(data.decode(errors="replace"), nl=False)
 
 
 def cancel(jobs: list[str] = _JOBS, url: str | None = _URL, as_json: bool = _JSON) -> None:
@@ -158,8 +140,9 @@ def cancel(jobs: list[str] = _JOBS, url: str | None = _URL, as_json: bool = _JSO
 
     with Client(url) as client:
         for job in jobs:
-            found = client.post(f"/jobs/{job}/cancel")
-            _say(found, f"{job}: {found['phase']}", as_json)
+            found = client.post(f"/jobs/{quote(job)}/cancel")
+            over = found["ended"] is not None
+            _say(found, f"{job}: {found['phase']}" if over else f"{job}: is being ended", as_json)
 
 
 def nodes(url: str | None = _URL, as_json: bool = _JSON) -> None:
@@ -188,7 +171,7 @@ def drain(node: str, url: str | None = _URL, as_json: bool = _JSON) -> None:
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
-        found = client.post(f"/nodes/{node}/drain")
+        found = client.post(f"/nodes/{quote(node)}/drain")
     still = ", ".join(found["still_on"])
     _say(found, f"{node}: {found['status']}" + (f"; still on it: {still}" if still else "; empty"), as_json)
 
@@ -198,7 +181,7 @@ def undrain(node: str, url: str | None = _URL, as_json: bool = _JSON) -> None:
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
-        found = client.post(f"/nodes/{node}/undrain")
+        found = client.post(f"/nodes/{quote(node)}/undrain")
     _say(found, f"{node}: {found['status']}", as_json)
 
 

@@ -62,14 +62,17 @@ def serve(
     config = Config(scheduler=name, parameters=parameters, queue=queue, conduct=Conduct(mode.value))
     settings = Settings(state.absolute(), host, port, config, token_file, log_json=log_json)
     if engine is EngineName.ray:
-        serve(settings, _ray_engine(state.absolute(), ray_address))
+        serve(settings, lambda: _ray_engine(state.absolute(), ray_address))
     else:
-        serve(settings, _local_engine(state.absolute(), nodes, gpus, warm))
+        serve(settings, lambda: _local_engine(state.absolute(), nodes, gpus, warm))
 
 
 def _local_engine(state: Path, nodes: int, gpus: int, warm: bool) -> Engine:
     from compass_abs.engines.local import LocalEngine, Warmth
+    from compass_abs.model import CAPACITIES, CompassError
 
+    if gpus not in CAPACITIES:
+        raise CompassError(f"--gpus is {gpus}, expected one of: {', '.join(map(str, CAPACITIES))}")
     return LocalEngine(state / "engine", nodes, gpus, warmth=Warmth.STANDBY if warm else Warmth.COLD)
 
 

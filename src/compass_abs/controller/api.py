@@ -19,7 +19,7 @@ from compass_abs.controller.auth import Gate
 from compass_abs.controller.history import History
 from compass_abs.controller.job_spec import check_job, job_schema, parse_job
 from compass_abs.controller.metrics import Metrics
-from compass_abs.controller.openapi import description
+from compass_abs.controller.openapi import PHASES, description
 from compass_abs.controller.reconcile import Controller, NotReadyError
 from compass_abs.controller.records import Record, encode
 from compass_abs.controller.sampling import Sampler
@@ -113,6 +113,8 @@ class Api:
             _number(request, "offset", 0),
         )
         limit, name = min(limit, _MOST_LISTED), request.query_params.get("name")
+        if phase not in (None, *PHASES):
+            raise HTTPException(400, f"phase is {phase!r}, expected one of: {', '.join(PHASES)}")
 
         def read(c: Controller) -> dict[str, Any]:
             entries = c.book.open_jobs if phase == "open" else c.book.jobs
@@ -159,18 +161,20 @@ class Api:
         generation, offset = _number(request, "generation", 0), _number(request, "offset", 0, least=-_MOST_LOG)
         limit = min(_number(request, "limit", 64 * 1024), _MOST_LOG)
 
-        def read(c: Controller) -> tuple[str, int]:
+        def read(c: Controller) -> tuple[str, int, int]:
             entry = c.entry(job)
             latest = (entry.migration.generation if entry.migration is not None else 0) or entry.generation
             if number >= entry.job.instances:
                 raise UnknownJobError(f"job {job!r} has instances 0 to {entry.job.instances - 1}, not {number}")
-            return entry.id, generation or latest
+            wanted = generation or latest
+            return entry.id, wanted, entry.log_begins(number, wanted)
 
-        job_id, wanted = await self._do(read)
+        job_id, wanted, begins = await self._do(read)
         run = RunId(job_id, number, wanted)
         text = await asyncio.to_thread(self._service.engine.read_log, run, offset, limit)
-        headers = {"x-compass-generation": str(wanted), "x-compass-bytes": str(len(text))}
-        return PlainTextResponse(text.decode("utf-8", errors="replace"), headers=headers)
+        # As it was printed: a piece may end in the middle of a character.
+        headers = {"x-compass-generation": str(wanted), "x-compass-log-begins": str(begins)}
+        return PlainTextResponse(text, headers=headers)
 
     # ---- nodes and moves
 
@@ -303,7 +307,9 @@ def _who(request: Request) -> str:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        return JSONResponse({"error": str(error.detail)}, error.status_code, headers=error.headers)
+        nothing = error.status_code == 404 and error.detail == "Not Found"
+        text = f"nothing is served at {request.url.path}" if nothing else str(error.detail)
+        return JSONResponse({"error": text}, error.status_code, headers=error.headers)
     status = 400
     if isinstance(error, UnknownJobError | UnknownNodeError | EngineRefusalError):
         status = 404

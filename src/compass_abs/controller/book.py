@@ -147,6 +147,8 @@ class JobEntry:
     furthest: int = 0
     migrations_failed: int = 0
     past: list[MigrationPast] = field(default_factory=list)
+    #: Of each generation that a migration made: the one before it, and who went on in place.
+    stayers: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
@@ -163,6 +165,15 @@ class JobEntry:
         if self.migration.generation:
             return (self.generation, self.migration.generation)
         return (self.generation,)
+
+    def log_begins(self, number: int, generation: int) -> int:
+        """The generation in which the log of an instance begins: one that stays in place goes on in its old one."""
+        found = self.stayers
+        if self.migration is not None and self.migration.generation:
+            found = {**found, self.migration.generation: (self.generation, self.migration.stay)}
+        while generation in found and number in found[generation][1]:
+            generation = found[generation][0]
+        return generation
 
     def best_checkpoint(self) -> Checkpoint | None:
         """The latest one that is not known to be damaged."""
@@ -327,6 +338,7 @@ class Book:
             raise InvariantError(f"job {r.job_id!r}: the end of migration {r.migration_id}, which is not under way")
         entry.migration = None
         if migration.generation:
+            entry.stayers[migration.generation] = (entry.generation, migration.stay)
             entry.generation = migration.generation
         if r.outcome is MigrationOutcome.DONE:
             entry.nodes, entry.rendezvous = migration.targets, migration.rendezvous

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -24,6 +25,10 @@ class ControllerError(CompassError):
     """The controller can't be reached, or refused."""
 
 
+class ControllerAwayError(ControllerError):
+    """Nobody answers, or the answer is that it isn't ready."""
+
+
 class Client:
     """A connection to one controller; URL and token from the environment unless given."""
 
@@ -38,6 +43,15 @@ class Client:
         """What a read answers."""
         return self._answer(self._send("GET", path, params=query)).json()
 
+    def jobs(self, phase: str = "open") -> list[dict[str, Any]]:
+        """All jobs in a phase (`open`: not over; empty: whatever), the latest first; page by page."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.get("/jobs", limit=_PAGE, offset=len(found), **({"phase": phase} if phase else {}))["jobs"]
+            found += page
+            if len(page) < _PAGE:
+                return found
+
     def post(self, path: str) -> Any:
         """What a command answers."""
         return self._answer(self._send("POST", path)).json()
@@ -51,11 +65,10 @@ class Client:
         """Submits a job; its id."""
         return str(self._answer(self._send("POST", "/jobs", json=fields)).json()["id"])
 
-    def log(self, job: str, **query: Any) -> tuple[str, int, int]:
-        """A piece of a log: its text, the generation it is of, and how many bytes it was."""
-        response = self._answer(self._send("GET", f"/jobs/{job}/logs", params=query))
-        headers = response.headers
-        return response.text, int(headers["x-compass-generation"]), int(headers["x-compass-bytes"])
+    def log(self, job: str, **query: Any) -> tuple[bytes, int]:
+        """A piece of a log, and the generation with which that log begins."""
+        response = self._answer(self._send("GET", f"/jobs/{quote(job)}/logs", params=query))
+        return response.content, int(response.headers["x-compass-log-begins"])
 
     def events(self) -> Iterator[str]:
         """Lines of the event stream, for ever."""
@@ -67,7 +80,7 @@ class Client:
         try:
             return self._http.request(method, f"/api/v1{path}", **options)
         except httpx.HTTPError as error:
-            raise ControllerError(
+            raise ControllerAwayError(
                 f"no controller answers at {self.url}: {error}; start one with `compass serve`, or name another with "
                 f"--url or {URL_VARIABLE}"
             ) from None
@@ -81,7 +94,7 @@ class Client:
             text = response.text[:200]
         if response.status_code == 401:
             text += f"; set {TOKEN_VARIABLE} or {TOKEN_FILE_VARIABLE}"
-        raise ControllerError(text)
+        raise (ControllerAwayError if response.status_code == 503 else ControllerError)(text)
 
     def close(self) -> None:
         """Lets go of the connection."""
@@ -114,13 +127,8 @@ class Submitter:
 
     def open(self) -> dict[str, str]:
         """Jobs that are not over: why each waits; empty for one that doesn't."""
-        found: dict[str, str] = {}
-        while True:
-            page = self._client.get("/jobs", phase="open", limit=_PAGE, offset=len(found))
-            for job in page["jobs"]:
-                found[job["id"]] = str(job["reason"] or "") if job["phase"] == "queued" else ""
-            if len(page["jobs"]) < _PAGE:
-                return found
+        jobs = self._client.jobs()
+        return {job["id"]: str(job["reason"] or "") if job["phase"] == "queued" else "" for job in jobs}
 
     def cancel(self, job_id: str) -> None:
         """Ends a job."""

@@ -146,7 +146,7 @@ def losses(client: Client, job: str, instance: int) -> dict[int, str]:
     found: dict[int, str] = {}
     for generation in range(1, client.get(f"/jobs/{job}")["generation"] + 1):
         try:
-            text = client.log(job, instance=instance, generation=generation, limit=1 << 20)[0]
+            text = client.log(job, instance=instance, generation=generation, limit=1 << 20)[0].decode()
         except CompassError:
             continue
         for step, loss in _STEP.findall(text):

@@ -116,9 +116,11 @@ class SqliteJournal:
             yield decode(kind, body, sequence)
 
     def close(self) -> None:
-        """Lets go of the file and the lock."""
+        """Lets go of the file and the lock; a second time does nothing."""
         self._database.close()
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,11 @@
 from typing import Any
 
 from compass_abs import __version__
+from compass_abs.controller.book import JobPhase
 from compass_abs.controller.job_spec import JobSpec
+
+#: What a listing of jobs can be narrowed down to.
+PHASES = ("open", *(phase.value for phase in JobPhase))
 
 
 def description() -> dict[str, Any]:
@@ -27,7 +31,8 @@ def _paths() -> dict[str, Any]:
     node = _path_parameter("node")
     listing = [_query("limit", 0, 1000), _query("offset", 0)]
     reading = [_query("instance", 0), _query("generation", 0), _query("limit", 0), _query("offset", -(1 << 20))]
-    phase = {"name": "phase", "in": "query", "schema": {"type": "string"}, "required": False}
+    phase = {"name": "phase", "in": "query", "schema": {"enum": list(PHASES)}, "required": False}
+    name = {"name": "name", "in": "query", "schema": {"type": "string"}, "required": False}
     node_action = {
         "name": "action",
         "in": "path",
@@ -49,7 +54,7 @@ def _paths() -> dict[str, Any]:
     return {
         "/healthz": {"get": {**_read("Whether the controller lives."), "security": []}},
         "/metrics": {"get": _text("Prometheus metrics.")},
-        "/api/v1/jobs": {"get": _read("Jobs, the latest first.", [phase, *listing]), "post": submit},
+        "/api/v1/jobs": {"get": _read("Jobs, the latest first.", [phase, name, *listing]), "post": submit},
         "/api/v1/jobs/{job}": {"get": _read("Everything about a job.", [job])},
         "/api/v1/jobs/{job}/cancel": {"post": _read("Ends a job.", [job])},
         "/api/v1/jobs/{job}/logs": {"get": _text("What an instance printed.", [job, *reading])},

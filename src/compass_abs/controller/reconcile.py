@@ -22,6 +22,7 @@ from compass_abs.controller.live import Clock, Live
 from compass_abs.controller.migration import Patience
 from compass_abs.controller.pool import Move, Pool
 from compass_abs.controller.records import (
+    JOBS_BEFORE,
     CancelRequested,
     Ended,
     NodeWanted,
@@ -39,7 +40,7 @@ from compass_abs.engines.protocol import (
     Observation,
     Report,
 )
-from compass_abs.model import CompassError, Decision, NodeStatus, UnknownJobError, UnknownNodeError
+from compass_abs.model import CAPACITIES, CompassError, Decision, NodeStatus, UnknownJobError, UnknownNodeError
 
 _MIGRATIONS = "migrations"
 #: Rounds of looking before `step` gives up and says that something won't settle: a defect.
@@ -77,6 +78,10 @@ class Config:
     retry_first: float = 0.5
     retry_most: float = 30.0
 
+    def check(self) -> None:
+        """Raises when scheduler, its parameters or the queue make no sense: better now than at the first node."""
+        Pool("", max(CAPACITIES), self.scheduler, self.queue, dict(self.parameters))
+
 
 class Controller:
     """See the module's docstring."""
@@ -97,6 +102,8 @@ class Controller:
         self.pools: dict[str, Pool] = {}
         self.occupancy = Occupancy()
         self.health: dict[str, NodeReport] = {}
+        #: Nodes of which nothing can be made, and how many GPUs they have.
+        self.unfit_nodes: dict[str, int] = {}
         self.live: dict[str, Live] = {}
         self.ready = False
         #: Set when only a fresh look at the engine can tell what became of a call.
@@ -150,7 +157,8 @@ class Controller:
 
     def _new_id(self, name: str) -> str:
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:28].strip("-") or "job"
-        return f"{slug}-{len(self.book.jobs) + 1}"
+        before = int(self.book.settings.get(JOBS_BEFORE, "0"))
+        return f"{slug}-{before + len(self.book.jobs) + 1}"
 
     def cancel(self, job_id: str, who: str = "") -> None:
         """Ends a job, whatever it is doing. Does nothing to one that is over."""

@@ -6,8 +6,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,13 +57,16 @@ def configure_logging(as_json: bool, level: str = "info") -> None:
     )
 
 
-def serve(settings: Settings, engine: Engine) -> None:
-    """Runs until TERM or an interrupt. What it has started runs on."""
+def serve(settings: Settings, open_engine: Callable[[], Engine]) -> None:
+    """Runs until TERM or an interrupt. What it has started runs on.
+
+    The engine is opened once the journal is ours: that of another controller is not to be disturbed.
+    """
     configure_logging(settings.log_json)
     # The HTTP server raises the signal that ended it once more; everything else has to be let go of after that.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     token = token_of(settings)
-    with _running(settings, engine) as service, _listening(settings) as listener:
+    with _running(settings, open_engine) as service, _listening(settings) as listener:
         _announce(settings, token)
         _server(service, settings, token).run([listener])
 
@@ -78,17 +81,24 @@ def in_background(settings: Settings, engine: Engine) -> Iterator[str]:
 @contextmanager
 def served(settings: Settings, engine: Engine) -> Iterator[tuple[str, Service]]:
     """The same, with the service itself."""
-    with _running(settings, engine) as service, _listening(settings) as listener:
-        server = _server(service, settings, token_of(settings))
-        thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        try:
-            yield f"http://{settings.host}:{listener.getsockname()[1]}", service
-        finally:
-            server.should_exit = True
-            thread.join(10.0)
+    with ExitStack() as refused:
+        refused.callback(engine.close)
+
+        def hand_over() -> Engine:
+            refused.pop_all()
+            return engine
+
+        with _running(settings, hand_over) as service, _listening(settings) as listener:
+            server = _server(service, settings, token_of(settings))
+            thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
+            thread.start()
+            while not server.started and thread.is_alive():
+                time.sleep(0.01)
+            try:
+                yield f"http://{settings.host}:{listener.getsockname()[1]}", service
+            finally:
+                server.should_exit = True
+                thread.join(10.0)
 
 
 def token_of(settings: Settings) -> str | None:
@@ -99,17 +109,24 @@ def token_of(settings: Settings) -> str | None:
 
 
 @contextmanager
-def _running(settings: Settings, engine: Engine) -> Iterator[Service]:
-    try:
-        service = Service(SqliteJournal(settings.state / "journal.sqlite"), engine, settings.config)
+def _running(settings: Settings, open_engine: Callable[[], Engine]) -> Iterator[Service]:
+    settings.config.check()
+    with ExitStack() as opened:
         try:
-            service.start()
-            service.wait_until_ready()
-            yield service
-        finally:
-            service.close()
-    finally:
-        engine.close()
+            settings.state.mkdir(parents=True, exist_ok=True)
+            journal = SqliteJournal(settings.state / "journal.sqlite")
+        except OSError as error:
+            raise CompassError(
+                f"state folder {str(settings.state)!r}: {error.strerror}; name another with --state"
+            ) from None
+        opened.callback(journal.close)
+        engine = open_engine()
+        opened.callback(engine.close)
+        service = Service(journal, engine, settings.config)
+        opened.callback(service.close)
+        service.start()
+        service.wait_until_ready()
+        yield service
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from compass_abs.controller.journal import Journal
 from compass_abs.controller.reconcile import Config, Controller
 from compass_abs.controller.records import Record
 from compass_abs.engines.protocol import Engine, EngineRefusalError, EngineUnavailableError, Observation, Report
-from compass_abs.model import CompassError
+from compass_abs.model import CAPACITIES, CompassError
 
 Answer = TypeVar("Answer")
 
@@ -128,6 +128,9 @@ class Service:
         """Returns once the engine has been seen."""
         deadline = time.monotonic() + seconds
         while not self.ask(lambda controller: controller.ready):
+            unfit = self.ask(lambda controller: {} if controller.pools else dict(controller.unfit_nodes))
+            if unfit:
+                raise ServiceError(_none_fits(self.engine.name, unfit))
             if time.monotonic() > deadline:
                 raise ServiceError(f"engine {self.engine.name!r} could not be seen within {seconds:g} s")
             time.sleep(0.01)
@@ -222,3 +225,9 @@ class Service:
                 self._look_now.set()
             finally:
                 self._observing.clear()
+
+
+def _none_fits(engine: str, unfit: dict[str, int]) -> str:
+    shown = ", ".join(f"{name} has {gpus}" for name, gpus in list(unfit.items())[:5])
+    sizes = ", ".join(map(str, CAPACITIES))
+    return f"engine {engine!r} has no node with {sizes} GPUs: {shown}{', ...' if len(unfit) > 5 else ''}"

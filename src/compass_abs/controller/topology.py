@@ -31,6 +31,7 @@ def on_node(c: "Controller", report: NodeReport) -> None:
     if known is None or (known.gpus, known.pool) != (report.gpus, report.pool):
         if report.gpus not in CAPACITIES or (known is not None and known.gpus != report.gpus):
             # No slot structure exists for it, or it changed under running jobs: leave it alone.
+            c.unfit_nodes[report.name] = report.gpus
             return
         c.note(NodeSeen(report.name, c.clock.wall(), report.gpus, report.pool))
     c.health[report.name] = report

@@ -72,11 +72,20 @@ def why_waiting(c: Controller, entry: JobEntry) -> str:
         return f"admitted to {nodes}; waits for GPUs there to become free"
     reason = c.pool_of(entry).reasons.get(entry.id)
     if reason is not None:
-        return str(reason)
+        return str(reason) + _beyond(c.pool_of(entry), entry)
     head = c.pool_of(entry).queue.head()
     if head is not None and head.id != entry.id:
         return f"behind {head.id} in the queue"
     return entry.why or "about to be tried"
+
+
+def _beyond(pool: Pool, entry: JobEntry) -> str:
+    """What to add for a job that these nodes could not hold if they were empty; with FIFO all wait behind it."""
+    nodes = pool.state.available_nodes
+    most = nodes * (pool.state.capacity // entry.job.gpus)
+    if entry.job.instances <= most:
+        return ""
+    return f"; the {nodes} nodes could hold {most} of its {entry.job.instances} instances if they were empty"
 
 
 def job_detail(c: Controller, entry: JobEntry) -> dict[str, Any]:
@@ -276,8 +285,8 @@ def explain_job(c: Controller, entry: JobEntry) -> dict[str, Any]:
 
     answer: dict[str, Any] = {"job": entry.id, "phase": entry.phase.value}
     if entry.phase is not JobPhase.QUEUED:
-        where = f", on {' '.join(dict.fromkeys(entry.nodes))}" if entry.nodes else ""
-        return {**answer, "text": f"it does not wait{where}"}
+        where = f"on {' '.join(dict.fromkeys(entry.nodes))}; " if entry.nodes else ""
+        return {**answer, "text": f"{where}it does not wait"}
     pool = c.pool_of(entry)
     policy = Policy.from_mapping({"objective": "disruption", "pause": 8.0})
     allowance = Allowance(policy, Ledger(), 0.0, {}, {})
