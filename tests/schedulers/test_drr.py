@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from compass_abs.experiments import drr_training
+from compass_abs.experiments.drr_learning import backward, fresh, probabilities
 from compass_abs.experiments.drr_training import Schedule, agreement, ajcts, episodes_of, is_better, observe, train
 from compass_abs.model import ClusterState, CompassError, Job
 from compass_abs.schedulers.base import Situation
 from compass_abs.schedulers.drr import DefragmentingRescheduler
-from compass_abs.schedulers.drr_learning import backward, fresh, probabilities
 from compass_abs.schedulers.drr_policy import (
     CLASSES,
     FEATURES,
@@ -163,7 +163,7 @@ def test_training_with_one_seed_twice_gives_the_same_weights_and_record(tmp_path
 def test_imitation_on_a_few_days_already_agrees_with_best_fit_on_others() -> None:
     import numpy as np
 
-    from compass_abs.schedulers.drr_learning import imitate
+    from compass_abs.experiments.drr_learning import imitate
 
     episodes = episodes_of(drr_training.training_days("venus", Schedule()), 14)
     draw = np.random.default_rng(5)

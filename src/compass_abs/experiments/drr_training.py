@@ -6,9 +6,9 @@ from statistics import mean
 
 import numpy as np
 
+from compass_abs.experiments.drr_learning import Experience, Improver, agreement, copy, fresh, imitate, probabilities
 from compass_abs.model import ClusterState, Job
 from compass_abs.schedulers.drr import DefragmentingRescheduler
-from compass_abs.schedulers.drr_learning import Experience, Improver, agreement, copy, fresh, imitate, probabilities
 from compass_abs.schedulers.drr_policy import (
     CLASSES,
     BestFitPolicy,
