@@ -122,6 +122,10 @@ class ScriptedEngine:
         self.checkpoints: dict[str, int] = {}
         self.calls: list[str] = []
         self.trained: dict[str, list[int]] = {}
+        #: Jobs of which an instance died by itself, however often.
+        self.died: set[str] = set()
+        #: Jobs of which a whole gang has done its last step.
+        self.finished: set[str] = set()
         self._sink: Callable[[Report], None] = lambda report: None
         self._told: dict[RunId, RunReport] = {}
         self._told_nodes: dict[str, NodeReport] = {}
@@ -178,7 +182,7 @@ class ScriptedEngine:
             return
         if self.script.die_on_request:
             self.script.die_on_request -= 1
-            self._end(process, End(EndCause.SIGNALLED, 9))
+            self._die(process, End(EndCause.SIGNALLED, 9))
             return
         process.request = request.id
         assert request.then is AfterCheckpoint.HOLD
@@ -261,7 +265,7 @@ class ScriptedEngine:
         """A process dies of itself."""
         process = self.processes.get(run)
         if process is not None and process.alive:
-            self._end(process, End(EndCause.EXITED, code))
+            self._die(process, End(EndCause.EXITED, code))
 
     # ---- the world
 
@@ -284,9 +288,12 @@ class ScriptedEngine:
                 process, End(EndCause.EXITED, 0) if mode is CheckpointMode.SIGNAL else End(EndCause.SIGNALLED, 15)
             )
         elif process.phase is RunPhase.PENDING and now >= process.started + self.start_seconds:
-            if self.script.die_on_start or process.order.resume_from in self.script.corrupt:
-                self.script.die_on_start = max(0, self.script.die_on_start - 1)
+            if process.order.resume_from in self.script.corrupt:
                 self._end(process, End(EndCause.EXITED, 1, "checkpoint can't be read"))
+                return
+            if self.script.die_on_start:
+                self.script.die_on_start -= 1
+                self._die(process, End(EndCause.EXITED, 1, "out of memory"))
                 return
             process.phase = RunPhase.RUNNING
             resume = process.order.resume_from
@@ -303,7 +310,7 @@ class ScriptedEngine:
             process.held = True
             if self.script.die_after_ack:
                 self.script.die_after_ack -= 1
-                self._end(process, End(EndCause.EXITED, 1))
+                self._die(process, End(EndCause.EXITED, 1))
 
     def _save(self, process: Process) -> str:
         path = f"{process.order.run.job_id}:{process.step}"
@@ -330,6 +337,13 @@ class ScriptedEngine:
                     process.phase = RunPhase.ENDED
             if done:
                 self.trained.setdefault(job_id, []).append(up[0].step)
+            if up[0].step >= self.steps:
+                self.finished.add(job_id)
+
+    def _die(self, process: Process, end: End) -> None:
+        """Nobody else's doing."""
+        self.died.add(process.order.run.job_id)
+        self._end(process, end)
 
     def _end(self, process: Process, end: End) -> None:
         process.end, process.phase = end, RunPhase.ENDED
