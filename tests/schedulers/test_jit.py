@@ -344,6 +344,8 @@ def test_disruption_objective_moves_small_jobs_where_fewest_moves_takes_one_larg
         ({"moves_per_hour": 1.5}, "expected a whole number"),
         ({"windows": "22-6"}, "no time of day"),
         ({"windows": 7}, "windows is 7"),
+        ({"windows": "24:30-6:00"}, "'24:30' is no time of day"),
+        ({"windows": "10:00-10:00"}, "is never open; 00:00-24:00 is the whole day"),
         ({"priority_factor": 0.5}, "from 1 to 1000"),
     ],
 )

@@ -32,6 +32,13 @@ def test_train_drr_never_replaces_weights_unasked(tmp_path: Path) -> None:
     assert (tmp_path / "seed1.npz").read_text() == "precious"
 
 
+@pytest.mark.parametrize("arguments", [("--seed", "-1"), ("--updates", "-1")])
+def test_train_drr_with_a_negative_number_is_refused(tmp_path: Path, arguments: tuple[str, str]) -> None:
+    result = CliRunner().invoke(app, ["train-drr", "--out", str(tmp_path / "new"), *arguments])
+    assert result.exit_code == 2
+    assert not (tmp_path / "new").exists()
+
+
 def test_train_drr_with_an_unknown_model_names_those_there_are(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["train-drr", "--out", str(tmp_path / "new"), "--model", "nope"])
     assert isinstance(result.exception, CompassError)

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 def train_drr(
     out: Annotated[Path, typer.Option(help="Folder for seedK.npz and training.json; created where absent.")],
     seeds: Annotated[
-        list[int] | None, typer.Option("--seed", help="A seed; repeat for several. [default: 1 2 3]")
+        list[int] | None, typer.Option("--seed", min=0, help="A seed; repeat for several. [default: 1 2 3]")
     ] = None,
     model: str = typer.Option("venus", help="Model of the synthetic days (compass trace synth lists them)."),
     updates: int = typer.Option(200, min=0, help="PPO updates of 2048 decisions; 0 for imitation alone."),

@@ -148,11 +148,15 @@ def _window(text: object) -> Window:
     opens, dash, closes = str(text).partition("-")
     if not dash:
         raise PolicyError(f"window {text!r}: expected opening and closing time, as in 22:00-06:00")
-    return Window(_time_of_day(text, opens), _time_of_day(text, closes))
+    window = Window(_time_of_day(text, opens), _time_of_day(text, closes))
+    if window.opens == window.closes:
+        raise PolicyError(f"window {text!r} is never open; 00:00-24:00 is the whole day")
+    return window
 
 
 def _time_of_day(text: object, clock: str) -> float:
     hours, colon, minutes = clock.partition(":")
-    if not (colon and hours.isdigit() and minutes.isdigit() and int(hours) <= 24 and int(minutes) < 60):
+    numeric = colon and hours.isdecimal() and minutes.isdecimal() and int(minutes) < 60
+    if not numeric or int(hours) * 60 + int(minutes) > 24 * 60:
         raise PolicyError(f"window {text!r}: {clock!r} is no time of day, expected one such as 22:00")
     return int(hours) * 3600.0 + int(minutes) * 60.0

@@ -23,6 +23,7 @@ class CompassAbs(Scheduler):
     """Anchors in slots, 1-GPU instances in a pool, compaction after every event."""
 
     name: ClassVar[str] = "compass-abs"
+    source: ClassVar[str] = "the paper, section 4, corrected (docs/compass-abs.md)"
 
     def __init__(self, state: ClusterState) -> None:
         super().__init__(state)

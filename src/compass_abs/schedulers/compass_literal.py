@@ -16,6 +16,7 @@ class CompassAbsLiteral(CompassAbs):
     """The pseudo-code of section 4.3, line by line."""
 
     name: ClassVar[str] = "compass-abs-literal"
+    source: ClassVar[str] = "the paper, section 4.3, as printed"
 
     def _place_anchors(self, job: Job) -> list[int]:
         """Each anchor draws its fillers at once (line 9 of Place)."""

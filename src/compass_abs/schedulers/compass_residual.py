@@ -17,6 +17,7 @@ class CompassAbsResidual(CompassAbs):
     """At most one partial node after every event under the condition."""
 
     name: ClassVar[str] = "compass-abs-residual"
+    source: ClassVar[str] = "this project, beyond the paper (docs/compass-abs.md)"
 
     # ---- Place
 
