@@ -123,6 +123,13 @@ def test_demo_compares_on_the_bundled_sample(monkeypatch, capsys, tmp_path) -> N
         (("--window", "0:9", "--day", 1), "exclude each other"),
         (("--day", 7), "day 7"),
         (("--node-events", "/nowhere.csv"), "/nowhere.csv"),
+        (("--window", "5000:6000"), "no job of trace 'small' was submitted in [5000, 6000) s"),
+        (("--checkpoint", 2), "are for model strict"),
+        (("--nodes", 10**9), "nodes is 1,000,000,000, expected at most 1,000,000"),
+        (("--capacity", 4, "--topology", "hgx"), "exclude each other"),
+        (("--capacity", 4), "--capacity changes it"),
+        (("--out", "/dev/null"), "is a file"),
+        (("--out", "/dev/null/run"), "because /dev/null is a file"),
     ],
 )
 def test_a_mistake_is_one_plain_line(monkeypatch, capsys, trace, arguments, message) -> None:  # type: ignore[no-untyped-def]
@@ -145,6 +152,56 @@ def test_compare_refuses_to_replace_what_is_no_comparison(monkeypatch, capsys, t
     assert compass(monkeypatch, "compare", trace, "--schedulers", "gfs", "--out", tmp_path, "--force") == 2
     assert compass(monkeypatch, "compare", trace, "--schedulers", "gfs", "--html", tmp_path / "mine.txt") == 2
     assert (tmp_path / "mine.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/null/report.html", "folder"])
+def test_compare_and_demo_refuse_a_report_that_cannot_be_written(  # type: ignore[no-untyped-def]
+    monkeypatch, capsys, trace, tmp_path, place
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert compass(monkeypatch, "compare", trace, "--schedulers", "gfs", "--html", place, "--force") == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("compass: ")
+    assert not captured.out
+    assert compass(monkeypatch, "demo", "--out", "/dev/null") == 2
+    assert "/dev/null is a file" in capsys.readouterr().err
+
+
+def test_compare_replacing_a_comparison_leaves_no_run_of_the_old_one(  # type: ignore[no-untyped-def]
+    monkeypatch, capsys, trace, tmp_path
+) -> None:
+    out = tmp_path / "all"
+    assert compass(monkeypatch, "compare", trace, "--schedulers", "gfs,fgd", "--out", out) == 0
+    (out / "notes").mkdir()
+    arguments = ("compare", trace, "--window", "0:200", "--schedulers", "gfs", "--out", out)
+    assert compass(monkeypatch, *arguments) == 2
+    assert "--force" in capsys.readouterr().err
+    assert compass(monkeypatch, *arguments, "--force") == 0
+    assert sorted(path.name for path in out.iterdir()) == ["bound", "comparison.json", "gfs", "notes", "report.html"]
+    assert compass(monkeypatch, "report", out, "--out", tmp_path / "again.html") == 0
+
+
+def test_rows_out_of_order_are_refused_or_sorted(monkeypatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "late.csv"
+    path.write_text(PLAIN + "a,50,10,1,4\nb,0,10,1,4\n")
+    assert compass(monkeypatch, "simulate", path) == 2
+    assert "row 2 (line 3)" in capsys.readouterr().err
+    assert compass(monkeypatch, "simulate", path, "--any-order", "--capacity", 4, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["summary"]["finished"] == 2
+    assert found["setup"]["capacity"] == 4
+    assert any("1 rows were out of order" in note for note in found["trace"]["notes"])
+
+
+def test_a_full_disk_is_one_plain_line(monkeypatch, capsys, trace) -> None:  # type: ignore[no-untyped-def]
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("compass_abs.simulation.results.perfetto_events", full)
+    assert compass(monkeypatch, "simulate", trace, "--out", trace.parent / "run") == 2
+    assert capsys.readouterr().err == "compass: No space left on device\n"
+    assert not (trace.parent / "run").exists()
 
 
 def test_compare_takes_settings_of_one_scheduler_side_by_side(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ import pytest
 from compass_abs.model import Job, NodeStatus
 from compass_abs.simulation import Existing, NodeChange, Result, ResultsError, Setup, StrictCost, record
 from compass_abs.simulation.perfetto import perfetto_events
-from compass_abs.simulation.results import CONFIG, PERFETTO, SUMMARY, TABLES
+from compass_abs.simulation.results import CONFIG, PERFETTO, SUMMARY, TABLES, check_target
 
 
 def some_jobs() -> list[Job]:
@@ -63,6 +63,71 @@ def test_what_is_no_run_is_never_replaced(tmp_path: Path) -> None:
         some_run().save(tmp_path / "thesis.tex", Existing.REPLACE)
 
 
+def test_a_file_beside_an_earlier_run_outlives_its_replacement(tmp_path: Path) -> None:
+    run = some_run()
+    run.save(tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    (tmp_path / "run" / SUMMARY).write_text("{}")
+    run.save(tmp_path / "run", Existing.REPLACE)
+    assert Result.load(tmp_path / "run").summary == run.summary
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+    assert len(list((tmp_path / "run").iterdir())) == 7
+
+
+def test_a_run_goes_into_the_working_directory_and_through_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = some_run()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    monkeypatch.chdir(tmp_path / "here")
+    run.save(Path())
+    run.save(tmp_path / "link", Existing.REPLACE)
+    assert (tmp_path / "link").is_symlink()
+    assert Result.load(tmp_path / "here").summary == run.summary
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "link"]
+
+
+def test_a_run_that_cannot_be_written_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("compass_abs.simulation.results.perfetto_events", broken)
+    (tmp_path / "empty").mkdir()
+    for name in ("run", "empty"):
+        with pytest.raises(KeyboardInterrupt):
+            some_run().save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_a_place_that_cannot_hold_a_run_is_refused_before_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place, message in (
+        (tmp_path / "file", "is a file"),
+        (tmp_path / "file" / "run", "can't be made, because .*file is a file"),
+        (Path("/dev/null"), "is a file"),
+        (Path("/dev/null/run"), "because /dev/null is a file"),
+    ):
+        with pytest.raises(ResultsError, match=message):
+            check_target(place, Existing.REPLACE)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_lets_nobody_write_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(ResultsError, match="locked doesn't let you"):
+        check_target(tmp_path / "locked" / "deep" / "run", Existing.REFUSE)
+
+
+def test_writing_a_run_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compass_abs.simulation.perfetto._TELL_EVERY", 100)
+    run, seen = some_run(), list[int]()
+    run.save(tmp_path / "run", progress=seen.append)
+    rows = run.events.height + run.timeseries.height
+    assert seen == list(range(100, rows + 1, 100))
+
+
 def test_a_directory_without_a_run_is_named_when_read(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"no run directory: it has no config\.yaml"):
         Result.load(tmp_path)
@@ -70,7 +135,7 @@ def test_a_directory_without_a_run_is_named_when_read(tmp_path: Path) -> None:
 
 def test_perfetto_slices_on_a_track_never_overlap_and_arrows_join_them() -> None:
     run = some_run()
-    events = perfetto_events(run.events, run.timeseries, run.node_names)
+    events = list(perfetto_events(run.events, run.timeseries, run.node_names))
     json.dumps(events)
     tracks: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for event in events:
@@ -94,7 +159,7 @@ def test_perfetto_slices_on_a_track_never_overlap_and_arrows_join_them() -> None
 
 def test_perfetto_slices_last_as_long_as_gangs_hold_gpus() -> None:
     run = some_run()
-    events = perfetto_events(run.events, run.timeseries)
+    events = list(perfetto_events(run.events, run.timeseries))
     held = sum(event["dur"] * event["args"]["gpus"] for event in events if event["ph"] == "X")
     table = run.jobs
     gpus = table["instances"] * table["gpus"]

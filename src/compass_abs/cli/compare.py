@@ -1,6 +1,7 @@
 """`compass compare` and `compass demo`: several schedulers on the same jobs, the same cluster, the same queue."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -50,6 +51,8 @@ def compare(
     force: options.ForceOption = False,
     format_name: options.FormatOption = None,
     skip_bad_rows: options.SkipOption = False,
+    any_order: options.AnyOrderOption = False,
+    capacity: options.CapacityOption = None,
     refill_tail: options.TailOption = False,
     seed: options.SeedOption = 0,
     check: options.CheckOption = False,
@@ -58,19 +61,20 @@ def compare(
 ) -> None:  # fmt: skip
     """Replay a trace under several schedulers: one table, with ratios to the bound and the best in bold."""
     from compass_abs.simulation import Existing
-    from compass_abs.simulation.results import check_target
+    from compass_abs.simulation.results import check_target, whole_directory
 
     existing = Existing.REPLACE if force else Existing.REFUSE
     if out is not None:
         check_target(out, existing, (COMPARISON,))
-    if html is not None and html.exists() and not force:
-        raise options.OptionError(f"{html} exists; choose another --html, or replace it with --force")
+    if html is not None:
+        _check_report(html, force)
     choices = _choices(schedulers)
     parameters = options.parse_settings(settings, [choice.scheduler for choice in choices])
     domains = options.load_topology(topology)
     workload = options.load_workload(
-        trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains, quiet or as_json
-    )
+        trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains, quiet or as_json, any_order,
+        capacity,
+    )  # fmt: skip
     common: dict[str, Any] = {
         "topology": domains, "nodes": nodes, "eta": eta, "queue": queue, "cost": cost, "cost_model": cost_model,
         "checkpoint": checkpoint, "restore": restore, "checkpoint_period": checkpoint_period,
@@ -82,13 +86,18 @@ def compare(
         )
         for choice in choices
     }
-    views = _run(workload, setups, out, check, quiet or as_json)
-    comparison = _comparison(workload, setups, views)
-    if out is not None:
+    if out is None:
+        views = _run(workload, setups, None, check, quiet or as_json)
+        comparison = _comparison(workload, setups, views)
+    else:
         from compass_abs.reporting import write_report
 
-        (out / COMPARISON).write_text(json.dumps(_as_json(workload, setups, views), indent=2) + "\n", "utf-8")
-        write_report(comparison, out / REPORT)
+        with whole_directory(out) as building:
+            views = _run(workload, setups, building, check, quiet or as_json)
+            comparison = _comparison(workload, setups, views)
+            (building / COMPARISON).write_text(json.dumps(_as_json(workload, setups, views), indent=2) + "\n", "utf-8")
+            write_report(comparison, building / REPORT)
+            _remove_runs_not_in(building, out)
     if html is not None:
         from compass_abs.reporting import write_report
 
@@ -102,6 +111,27 @@ def compare(
         typer.echo(f"written to {' and '.join(written)}")
 
 
+def _check_report(path: Path, force: bool) -> None:
+    """Raises unless the report may be written there; to be asked before the simulations, not after."""
+    from compass_abs.simulation.results import check_writable
+
+    if path.exists() and not path.is_file():
+        raise options.OptionError(f"{path} is no file that a report could replace; choose another --html")
+    if path.exists() and not force:
+        raise options.OptionError(f"{path} exists; choose another --html, or replace it with --force")
+    check_writable(path)
+
+
+def _remove_runs_not_in(building: Path, out: Path) -> None:
+    """Runs of an earlier comparison that the new one hasn't: side by side they would be taken for one comparison."""
+    from compass_abs.simulation.results import CONFIG, SUMMARY
+
+    for directory in out.iterdir() if out.is_dir() else ():
+        is_run = all((directory / mark).is_file() for mark in (CONFIG, SUMMARY))
+        if is_run and not directory.is_symlink() and not (building / directory.name).exists():
+            shutil.rmtree(directory)
+
+
 def demo(
     out: Annotated[Path, typer.Option(help="Where the report goes; an earlier one there is replaced.")] = Path("demo"),
     quiet: options.QuietOption = False,
@@ -109,6 +139,8 @@ def demo(
     """Compare schedulers on the bundled sample, in under a minute: a table here and a report to open."""
     from compass_abs.reporting import write_report
 
+    report = out / REPORT
+    _check_report(report, force=True)
     workload = options.load_workload(SAMPLE, None, False, False, 0, None, None)
     common: dict[str, Any] = {
         "nodes": None, "eta": 0.9, "queue": "fifo", "cost": 8.0, "cost_model": "paper", "checkpoint": None,
@@ -117,7 +149,7 @@ def demo(
     setups = {choice.text: options.make_setup(workload, choice.scheduler, {}, **common) for choice in _choices(FIELD)}
     views = _run(workload, setups, None, False, quiet)
     comparison = _comparison(workload, setups, views)
-    report = write_report(comparison, out / REPORT)
+    write_report(comparison, report)
     print_comparison(comparison)
     typer.echo(f"report: {report.resolve()}")
 
@@ -152,7 +184,7 @@ def _run(
     workload: "Workload", setups: "dict[str, Setup]", out: Path | None, check: bool, quiet: bool
 ) -> "list[RunView]":
     """Every setup, and the bound before them."""
-    from compass_abs.cli.progress import progress_bar
+    from compass_abs.cli.progress import progress_bar, saving_bar
     from compass_abs.model import ClusterState
     from compass_abs.reporting.recorder import ReportRecorder
     from compass_abs.reporting.run_directories import folder_of
@@ -180,7 +212,8 @@ def _run(
                     workload.jobs, setup, history=workload.history, about=workload.about, observe=observe,
                     checks=checks, progress=progress,
                 )  # fmt: skip
-                result.save(out / folder_of(title), Existing.REPLACE)
+                with saving_bar(result, title, quiet) as written:
+                    result.save(out / folder_of(title), Existing.REPLACE, written)
                 summary = result.summary
         shown = {name: str(value) for name, value in setup.parameters.items()}
         views.append(watching[0].run_view(title, summary, shown))

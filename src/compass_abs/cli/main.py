@@ -93,14 +93,16 @@ def run() -> None:
     except CompassError as error:
         typer.echo(f"compass: {error}", err=True)
         sys.exit(2)
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
-        typer.echo(f"compass: {error.filename}: {error.strerror}", err=True)
-        sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("compass: interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:
+        # No such file, no right to it, no space left, a name that is too long: plain enough in the system's words.
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"compass: {where}{error.strerror or error}", err=True)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

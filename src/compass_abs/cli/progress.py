@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
+    from compass_abs.simulation import Result
+
 #: Nobody needs a bar for less, in seconds.
 PATIENCE = 2.0
 
@@ -41,10 +43,13 @@ class _Bar:
             self._shown[0].stop()
 
 
-def _jobs() -> "tuple[ProgressColumn, ...]":
-    from rich.progress import MofNCompleteColumn, TextColumn
+def _counted(what: str) -> "Callable[[], tuple[ProgressColumn, ...]]":
+    def columns() -> "tuple[ProgressColumn, ...]":
+        from rich.progress import MofNCompleteColumn, TextColumn
 
-    return MofNCompleteColumn(), TextColumn("jobs, done in")
+        return MofNCompleteColumn(), TextColumn(f"{what}, done in")
+
+    return columns
 
 
 def _bytes() -> "tuple[ProgressColumn, ...]":
@@ -53,9 +58,16 @@ def _bytes() -> "tuple[ProgressColumn, ...]":
     return DownloadColumn(), TextColumn("read, done in")
 
 
-def progress_bar(title: str, total: int, quiet: bool) -> AbstractContextManager[Callable[[int], None] | None]:
-    """Yields what to call with the number of jobs done; None where nobody would see it."""
-    return _watched(title, total, quiet, _jobs)
+def progress_bar(
+    title: str, total: int, quiet: bool = False, what: str = "jobs"
+) -> AbstractContextManager[Callable[[int], None] | None]:
+    """Yields what to call with the number of jobs (or what else is counted) done; None where nobody would see it."""
+    return _watched(title, total, quiet, _counted(what))
+
+
+def saving_bar(result: "Result", title: str, quiet: bool) -> AbstractContextManager[Callable[[int], None] | None]:
+    """Yields what to call with the rows of a result that have been written."""
+    return progress_bar(f"writing {title}", result.events.height + result.timeseries.height, quiet, "rows")
 
 
 def reading_bar(trace: str, quiet: bool = False) -> AbstractContextManager[Callable[[int], None] | None]:

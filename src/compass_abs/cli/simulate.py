@@ -40,6 +40,8 @@ def simulate(
     force: options.ForceOption = False,
     format_name: options.FormatOption = None,
     skip_bad_rows: options.SkipOption = False,
+    any_order: options.AnyOrderOption = False,
+    capacity: options.CapacityOption = None,
     refill_tail: options.TailOption = False,
     seed: options.SeedOption = 0,
     check: options.CheckOption = False,
@@ -47,7 +49,7 @@ def simulate(
     quiet: options.QuietOption = False,
 ) -> None:  # fmt: skip
     """Replay a trace under one scheduler and print the paper's metrics, and what people ask besides."""
-    from compass_abs.cli.progress import progress_bar
+    from compass_abs.cli.progress import progress_bar, saving_bar
     from compass_abs.schedulers.registry import parse_choice
     from compass_abs.simulation import Checks, Existing, LevelMeter, bound, ratios, record, replay
     from compass_abs.simulation.results import check_target
@@ -60,8 +62,9 @@ def simulate(
     parameters |= options.parse_settings(settings, [name])[name]
     domains = options.load_topology(topology)
     workload = options.load_workload(
-        trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains, quiet or as_json
-    )
+        trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains, quiet or as_json, any_order,
+        capacity,
+    )  # fmt: skip
     setup = options.make_setup(
         workload, name, parameters, topology=domains, nodes=nodes, eta=eta, queue=queue, cost=cost,
         cost_model=cost_model, checkpoint=checkpoint, restore=restore,
@@ -86,8 +89,10 @@ def simulate(
                 workload.jobs, setup, history=workload.history, about=workload.about, observe=observe, checks=checks,
                 progress=progress,
             )  # fmt: skip
-            result.save(out, existing)
             summary = result.summary
+    if out is not None:
+        with saving_bar(result, name, quiet or as_json) as progress:
+            result.save(out, existing, progress)
     over: dict[str, float] = {}
     if not setup.node_changes:
         with progress_bar("bound", len(workload.jobs), quiet or as_json) as progress:

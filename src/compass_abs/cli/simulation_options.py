@@ -17,6 +17,10 @@ TraceArgument = Annotated[
 ]
 FormatOption = Annotated[str | None, typer.Option("--format", help="The file's format, where it can't be told.")]
 SkipOption = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and count them.")]
+AnyOrderOption = Annotated[bool, typer.Option("--any-order", help="Sort rows that are not in order of submission.")]
+CapacityOption = Annotated[
+    int | None, typer.Option("--capacity", help="GPUs of a node; 8 unless the trace says.", show_default=False)
+]
 TailOption = Annotated[
     bool, typer.Option("--refill-tail", help="Refill durations that the publisher cut, from a fitted tail.")
 ]
@@ -80,19 +84,25 @@ def load_workload(
     window: str | None,
     topology: "Topology | None" = None,
     quiet: bool = False,
+    any_order: bool = False,
+    capacity: int | None = None,
 ) -> "Workload":
     """The part of the trace that the options name."""
     from compass_abs.cli.progress import reading_bar
     from compass_abs.simulation.workload import day_workload, whole_workload, window_workload
-    from compass_abs.traces import BadRows, Tail, read_trace
+    from compass_abs.traces import BadRows, RowOrder, Tail, read_trace
 
     if day is not None and window is not None:
         raise OptionError("--day and --window exclude each other; give one")
+    if capacity is not None and topology is not None:
+        raise OptionError("--capacity and --topology exclude each other; a topology says how large its panels are")
     with reading_bar(trace, quiet) as progress:
         found = read_trace(
             trace,
             format_name,
             BadRows.SKIP if skip_bad_rows else BadRows.RAISE,
+            capacity=capacity,
+            order=RowOrder.ANY if any_order else None,
             # Instances may be as large as a domain.
             largest_instance=None if topology is None else topology.largest_instance,
             tail=Tail.REFILLED if refill_tail else Tail.AS_PUBLISHED,

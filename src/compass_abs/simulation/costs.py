@@ -154,6 +154,8 @@ class _StrictCharge(Charge):
 def make_cost(model: str, seconds: float = 8.0, checkpoint: float | None = None, restore: float | None = None) -> Cost:
     """The cost model of this name: `paper` (one pause) or `strict` (checkpoint, then restore)."""
     if model == PaperCost.model:
+        if checkpoint is not None or restore is not None:
+            raise CostError("cost model paper has one pause for all; checkpoint and restore times are for model strict")
         return PaperCost(seconds)
     if model == StrictCost.model:
         # Three eighths for the checkpoint: writing is asynchronous up to a last delta, reading and warming up is not.

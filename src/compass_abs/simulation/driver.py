@@ -14,7 +14,7 @@ from compass_abs.simulation.clock import SECOND, microseconds
 from compass_abs.simulation.costs import Cost, PaperCost
 from compass_abs.simulation.job_record import JobRecord
 from compass_abs.simulation.meter import Meter
-from compass_abs.simulation.node_changes import NodeChange
+from compass_abs.simulation.node_changes import NodeChange, NodeChangeError
 from compass_abs.simulation.observer import Observer
 from compass_abs.simulation.summary import Summary
 
@@ -253,6 +253,11 @@ class Simulation:
         self._changes_left -= 1
         state, scheduler = self.state, self.scheduler
         index = state.index_of.get(change.node)
+        if index is None and change.status is not NodeStatus.UP:
+            raise NodeChangeError(
+                f"node event at {change.time:g} s: there is no node {change.node!r} to be {change.status}; the cluster "
+                f"began with {state.nodes[0].name} to {state.nodes[-1].name}, and only 'up' adds one"
+            )
         back = index is None or state.nodes[index].status is NodeStatus.LOST
         if change.status is NodeStatus.UP and back:
             decision = scheduler.add_node(change.node, self.situation)

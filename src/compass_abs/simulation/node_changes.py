@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,24 +24,30 @@ class NodeChange:
 
 def read_node_changes(path: Path) -> list[NodeChange]:
     """The rows of a CSV file with the columns time (seconds), node, status (up, cordoned, draining, lost)."""
-    found = []
-    with path.open(newline="", encoding="utf-8") as file:
+    # What isn't UTF-8 becomes a sign that no column, status or number has.
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         reader = csv.DictReader(file)
-        missing = {"time", "node", "status"} - set(reader.fieldnames or ())
-        if missing:
-            raise NodeChangeError(f"{path}: column {min(missing)!r} is missing, expected time,node,status")
-        for row in reader:
-            place = f"{path}: row {reader.line_num}"
-            try:
-                time = float(row["time"] or "")
-            except ValueError:
-                time = math.nan
-            if not math.isfinite(time):
-                raise NodeChangeError(f"{place}: time is {row['time']!r}, expected seconds")
-            if row["status"] not in list(NodeStatus):
-                known = ", ".join(NodeStatus)
-                raise NodeChangeError(f"{place}: status is {row['status']!r}, expected one of {known}")
-            if not row["node"]:
-                raise NodeChangeError(f"{place}: node is empty, expected a name")
-            found.append(NodeChange(time, row["node"], NodeStatus(row["status"])))
-    return found
+        try:
+            missing = {"time", "node", "status"} - set(reader.fieldnames or ())
+            if missing:
+                raise NodeChangeError(f"{path}: column {min(missing)!r} is missing, expected time,node,status")
+            return [
+                _change(row, f"{path}, row {number} (line {reader.line_num})") for number, row in enumerate(reader, 1)
+            ]
+        except csv.Error as error:
+            raise NodeChangeError(f"{path}, line {reader.line_num}: unreadable ({error})") from None
+
+
+def _change(row: Mapping[str, str | None], place: str) -> NodeChange:
+    try:
+        time = float(row["time"] or "")
+    except ValueError:
+        time = math.nan
+    if not math.isfinite(time):
+        raise NodeChangeError(f"{place}: time is {row['time']!r}, expected seconds")
+    status, node = row["status"], row["node"]
+    if status not in list(NodeStatus):
+        raise NodeChangeError(f"{place}: status is {status!r}, expected one of {', '.join(NodeStatus)}")
+    if not node or "\ufffd" in node:
+        raise NodeChangeError(f"{place}: node is {node!r}, expected a name in UTF-8")
+    return NodeChange(time, node, NodeStatus(status))

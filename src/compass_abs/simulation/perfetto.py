@@ -1,6 +1,7 @@
 """A run as a Chrome/Perfetto trace: open it at ui.perfetto.dev or chrome://tracing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -8,12 +9,26 @@ if TYPE_CHECKING:
 
 #: The track group of the counters; nodes come after it.
 _CLUSTER = 0
+#: Rows between two calls of a progress callback.
+_TELL_EVERY = 4096
 
 
 def perfetto_events(
-    events: "polars.DataFrame", timeseries: "polars.DataFrame", node_names: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Trace events: a track group a node, a slice an instance, an arrow a migration, counters for the cluster."""
+    events: "polars.DataFrame",
+    timeseries: "polars.DataFrame",
+    node_names: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Trace events: a track group a node, a slice an instance, an arrow a migration, counters for the cluster.
+
+    One after the other, since a long run has more of them than rows. `progress` is called with the rows done.
+    """
+    done = count(1)
+
+    def tell() -> None:
+        if progress is not None and not (rows := next(done)) % _TELL_EVERY:
+            progress(rows)
+
     writer = _Writer(node_names)
     for row in events.iter_rows(named=True):
         match row["event"]:
@@ -25,12 +40,14 @@ def perfetto_events(
                 writer.ended(row["time_us"], row["job"], row["event"])
             case "node":
                 writer.node_changed(row["time_us"], row["nodes"][0], row["cause"])
-    counters = [
-        {"name": name, "ph": "C", "ts": row["time_us"], "pid": _CLUSTER, "args": {name: row[name]}}
-        for row in timeseries.select("time_us", "used_gpus", "n_sif", "waiting", "empty_nodes").iter_rows(named=True)
-        for name in ("used_gpus", "n_sif", "waiting", "empty_nodes")
-    ]
-    return writer.names() + writer.slices + counters
+        yield from writer.taken()
+        tell()
+    counters = ("used_gpus", "n_sif", "waiting", "empty_nodes")
+    for time, *values in timeseries.select("time_us", *counters).iter_rows():
+        for name, value in zip(counters, values, strict=True):
+            yield {"name": name, "ph": "C", "ts": time, "pid": _CLUSTER, "args": {name: value}}
+        tell()
+    yield from writer.names()
 
 
 class _Writer:
@@ -38,7 +55,7 @@ class _Writer:
 
     def __init__(self, node_names: Sequence[str]) -> None:
         self._names = node_names
-        self.slices: list[dict[str, Any]] = []
+        self._slices: list[dict[str, Any]] = []
         #: Where each instance of a running job is: (node, lane, since, GPUs).
         self._open: dict[str, list[tuple[int, int, int, int]]] = {}
         self._lanes: dict[int, list[bool]] = {}
@@ -55,8 +72,8 @@ class _Writer:
         self._arrows += 1
         arrow = {"name": f"migration ({cause})", "cat": "migration", "id": self._arrows}
         # An arrow leaves from inside its slice: the end of a slice no longer belongs to it.
-        self.slices.append({**arrow, "ph": "s", "ts": max(since, now - 1), "pid": node + 1, "tid": lane})
-        self.slices.append({**arrow, "ph": "f", "bp": "e", "ts": now, "pid": target + 1, "tid": new_lane})
+        self._slices.append({**arrow, "ph": "s", "ts": max(since, now - 1), "pid": node + 1, "tid": lane})
+        self._slices.append({**arrow, "ph": "f", "bp": "e", "ts": now, "pid": target + 1, "tid": new_lane})
 
     def ended(self, now: int, job: str, how: str) -> None:
         for instance in range(len(self._open[job])):
@@ -64,7 +81,7 @@ class _Writer:
         del self._open[job]
 
     def node_changed(self, now: int, node: int, status: str) -> None:
-        self.slices.append({"name": status, "ph": "i", "s": "p", "ts": now, "pid": node + 1, "tid": 0})
+        self._slices.append({"name": status, "ph": "i", "s": "p", "ts": now, "pid": node + 1, "tid": 0})
 
     def _enter(self, node: int) -> int:
         lanes = self._lanes.setdefault(node, [])
@@ -77,10 +94,15 @@ class _Writer:
     def _close(self, now: int, job: str, instance: int, how: str = "move") -> None:
         node, lane, since, gpus = self._open[job][instance]
         self._lanes[node][lane] = False
-        self.slices.append(
+        self._slices.append(
             {"name": f"{job}.{instance}", "cat": f"{gpus} GPU", "ph": "X", "ts": since, "dur": now - since,
              "pid": node + 1, "tid": lane, "args": {"job": job, "instance": instance, "gpus": gpus, "until": how}}
         )  # fmt: skip
+
+    def taken(self) -> list[dict[str, Any]]:
+        """What has been drawn since the last time this was asked."""
+        found, self._slices = self._slices, []
+        return found
 
     def names(self) -> list[dict[str, Any]]:
         """Titles of the track groups, in the order of the nodes."""

@@ -1,8 +1,10 @@
 """A run as files: written whole, never over another run unless told to, and read back."""
 
 import json
+import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -47,21 +49,22 @@ class Result:
     timeseries: "polars.DataFrame"
     node_names: tuple[str, ...] = ()
 
-    def save(self, directory: Path, existing: Existing = Existing.REFUSE) -> Path:
-        """Writes the run directory; refuses one that holds anything unless it may be replaced."""
+    def save(
+        self,
+        directory: Path,
+        existing: Existing = Existing.REFUSE,
+        progress: Callable[[int], None] | None = None,
+    ) -> Path:
+        """Writes the run directory; refuses one that holds anything unless it may be replaced.
+
+        `progress` is called with the rows that have been written of those of `events` and `timeseries`.
+        """
         check_target(directory, existing)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        # Built beside its place and moved there whole, so that a killed process leaves no half of a run behind.
-        partial = directory.with_name(f".{directory.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        self._write(partial)
-        if directory.exists():
-            shutil.rmtree(directory)
-        partial.rename(directory)
+        with whole_directory(directory) as building:
+            self._write(building, progress)
         return directory
 
-    def _write(self, directory: Path) -> None:
+    def _write(self, directory: Path, progress: Callable[[int], None] | None) -> None:
         import yaml
 
         (directory / CONFIG).write_text(yaml.safe_dump(dict(self.config), sort_keys=False, allow_unicode=True), "utf-8")
@@ -69,10 +72,12 @@ class Result:
         (directory / SUMMARY).write_text(text + "\n", "utf-8")
         for name in TABLES:
             getattr(self, name).write_parquet(directory / f"{name}.parquet", compression="zstd", statistics=True)
-        trace = perfetto_events(self.events, self.timeseries, self.node_names)
         with (directory / PERFETTO).open("w", encoding="utf-8") as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
-            file.write(",\n".join(json.dumps(event, separators=(",", ":")) for event in trace))
+            separator = ""
+            for event in perfetto_events(self.events, self.timeseries, self.node_names, progress):
+                file.write(separator + json.dumps(event, separators=(",", ":")))
+                separator = ",\n"
             file.write("\n]}\n")
 
     @staticmethod
@@ -90,13 +95,42 @@ class Result:
         return Result(config, summary, jobs, events, timeseries)
 
 
+@contextmanager
+def whole_directory(directory: Path) -> Iterator[Path]:
+    """A folder to fill: what it holds goes to `directory` at the end, and nowhere when something went wrong.
+
+    A killed process thus leaves no half of a run behind. Files that are there already are replaced by those of the
+    same name, and folders as a whole; whatever else somebody put beside them stays.
+    """
+    # Behind a link, what it points to is replaced and not the link.
+    place = directory.resolve()
+    # Inside a folder that exists, since its parent may be somebody else's.
+    building = place / ".partial" if place.is_dir() else place.with_name(f".{place.name}.partial")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    try:
+        yield building
+        if building.parent != place:
+            building.rename(place)
+            return
+        for entry in sorted(building.iterdir()):
+            there = place / entry.name
+            if there.is_dir() and not there.is_symlink():
+                shutil.rmtree(there)
+            entry.replace(there)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
 def check_target(directory: Path, existing: Existing, marks: tuple[str, ...] = (CONFIG, SUMMARY)) -> None:
     """Raises unless a run may be written there; to be asked before an hour of simulation, not after.
 
     Only a directory that has the files in `marks` is taken for a run and replaced.
     """
-    if directory.is_file():
+    if directory.exists() and not directory.is_dir():
         raise ResultsError(f"{directory} is a file; choose another place for the run")
+    check_writable(directory)
     if not directory.is_dir() or not any(directory.iterdir()):
         return
     if existing is Existing.REFUSE:
@@ -106,6 +140,17 @@ def check_target(directory: Path, existing: Existing, marks: tuple[str, ...] = (
         raise ResultsError(
             f"{directory} isn't replaced: it has no {missing}, so it is no earlier run; choose another --out"
         )
+
+
+def check_writable(path: Path) -> None:
+    """Raises unless files can be made at this path, or under it if it is a directory."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    if there == path.absolute() and not there.is_dir():
+        there = there.parent
+    if not there.is_dir():
+        raise ResultsError(f"{path} can't be made, because {there} is a file; choose another place")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ResultsError(f"{path} can't be written: {there} doesn't let you; choose another place")
 
 
 def record(

@@ -18,6 +18,10 @@ from compass_abs.topology import DomainState, Topology
 BOUND, DOMAIN_BOUND = "sif-opt", "hierarchical-opt"
 
 
+#: Ten times the nodes of the largest cluster in print are a typing error, and a million take a gigabyte.
+MOST_NODES = 1_000_000
+
+
 class SetupError(CompassError):
     """A simulation that can't be set up as described."""
 
@@ -41,6 +45,8 @@ class Setup:
     def __post_init__(self) -> None:
         if type(self.nodes) is not int or self.nodes < 1:
             raise SetupError(f"nodes is {self.nodes!r}, expected a whole number ≥ 1")
+        if self.nodes > MOST_NODES:
+            raise SetupError(f"nodes is {self.nodes:,}, expected at most {MOST_NODES:,}")
         if self.topology is not None:
             self.topology.domains(self.nodes)
             if self.capacity != self.topology.panel_gpus:

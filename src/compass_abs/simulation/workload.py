@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compass_abs.model import Job
-from compass_abs.traces import DAY, Trace, cluster_size, day, window
+from compass_abs.traces import DAY, Trace, TraceError, cluster_size, day, window
 
 #: What schedulers that learn the demand get to see of the time before: the longest memory of any of them in days
 #: (FGD's week) and in submissions (CAFGD's long window).
@@ -47,6 +47,11 @@ def day_workload(trace: Trace, number: int) -> Workload:
 def window_workload(trace: Trace, start: float, end: float) -> Workload:
     """The jobs submitted in [start, end) seconds of the trace's clock."""
     part = window(trace, start, end)
+    if not part.jobs:
+        raise TraceError(
+            f"no job of trace {trace.name!r} was submitted in [{start:g}, {end:g}) s; its jobs were submitted from "
+            f"{trace.jobs[0].submitted:g} to {trace.jobs[-1].submitted:g} s"
+        )
     return Workload(part, _before(trace, start), _about(part, {"part": f"window {start:g}:{end:g}"}))
 
 
