@@ -70,6 +70,9 @@ class Process:
     cut_off: bool = False
     #: It lived through a partition: until it is found and ended, a newer copy may run elsewhere.
     survivor: bool = False
+    #: What it saved by itself, and the step of that.
+    saved: str = ""
+    saved_step: int = -1
 
     @property
     def alive(self) -> bool:
@@ -120,6 +123,8 @@ class ScriptedEngine:
         self.start_seconds, self.save_seconds, self.stop_seconds = 0.5, 0.5, 0.5
         self.capabilities = frozenset({Capability.REJOIN}) if rejoin else frozenset[Capability]()
         self.checkpoints: dict[str, int] = {}
+        #: Steps after which a gang saves by itself; 0: only when asked.
+        self.save_every = 0
         self.calls: list[str] = []
         self.trained: dict[str, list[int]] = {}
         #: Jobs of which an instance died by itself, however often.
@@ -337,8 +342,16 @@ class ScriptedEngine:
                     process.phase = RunPhase.ENDED
             if done:
                 self.trained.setdefault(job_id, []).append(up[0].step)
+                self._save_now_and_then(up)
             if up[0].step >= self.steps:
                 self.finished.add(job_id)
+
+    def _save_now_and_then(self, gang: list[Process]) -> None:
+        step = gang[0].step
+        if self.save_every and step - max(gang[0].saved_step, gang[0].resumed_at) >= self.save_every:
+            path = self._save(gang[0])
+            for process in gang:
+                process.saved, process.saved_step = path, step
 
     def _die(self, process: Process, end: End) -> None:
         """Nobody else's doing."""
@@ -372,7 +385,8 @@ class ScriptedEngine:
         phase = RunPhase.ENDED if process.end is not None else process.phase
         progress = None
         if process.phase is not RunPhase.PENDING and process.order.workload.mode is CheckpointMode.SESSION:
-            progress = Progress(process.step, self.clock.wall(), process.resumed_at, total=self.steps)
+            wall, saved = self.clock.wall(), (process.saved, process.saved_step)
+            progress = Progress(process.step, wall, process.resumed_at, *saved, total=self.steps)
         return RunReport(run, process.node, phase, (), process.end, process.ack, progress, str(run))
 
     def report(self) -> None:
