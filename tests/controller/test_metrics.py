@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compass_abs.controller.book import JobPhase
@@ -41,10 +42,11 @@ def test_metrics_follow_the_cluster(tmp_path: Path) -> None:
 
 def test_migration_is_counted_with_its_trigger_and_the_time_of_each_phase(tmp_path: Path) -> None:
     with service(tmp_path) as running:
-        metrics = Metrics()
-        running.subscribe(metrics.on_event)
         job = running.ask(lambda c: c.submit(check_job({"name": "a", "command": ["x"], "gpus_per_instance": 4})))
         wait_until(running, lambda c: c.entry(job).phase is JobPhase.RUNNING)
+        # As after a restart of the controller: the job was there before anybody counted.
+        metrics = Metrics()
+        running.subscribe(lambda event: metrics.on_event(event, running.controller.book))
         running.ask(lambda c: c.set_node(c.entry(job).nodes[0], NodeStatus.DRAINING))
         wait_until(running, lambda c: bool(c.entry(job).past))
         text = running.ask(metrics.render).decode()
@@ -53,7 +55,11 @@ def test_migration_is_counted_with_its_trigger_and_the_time_of_each_phase(tmp_pa
         assert f'compass_migration_seconds_count{{phase="{phase}"}} 1.0' in text
     paused = re.search(r"^compass_disrupted_gpu_seconds_total (\S+)$", text, re.MULTILINE)
     assert paused is not None
-    assert float(paused[1]) > 0
+    seconds = sum(
+        float(value) for value in re.findall(r"^compass_migration_seconds_sum\{.*\} (\S+)$", text, re.MULTILINE)
+    )
+    assert float(paused[1]) == pytest.approx(4 * seconds)
+    assert seconds > 0
 
 
 def test_job_that_a_budget_keeps_waiting_is_counted_once(tmp_path: Path) -> None:
@@ -71,6 +77,16 @@ def test_job_that_a_budget_keeps_waiting_is_counted_once(tmp_path: Path) -> None
             text = running.ask(metrics.render).decode()
             assert "compass_budget_exhausted_total 1.0" in text, text
             assert 'compass_pending_jobs{reason="policy"} 1.0' in text
+
+
+def test_every_waiting_job_is_counted_with_what_keeps_it(tmp_path: Path) -> None:
+    with service(tmp_path, nodes=1) as running:
+        for _ in range(4):
+            running.ask(lambda c: c.submit(check_job({"name": "a", "command": ["x"], "gpus_per_instance": 8})))
+        wait_until(running, lambda c: c.book.counts[JobPhase.RUNNING] == 1)
+        text = running.ask(Metrics().render).decode()
+    assert 'compass_pending_jobs{reason="capacity"} 1.0' in text
+    assert 'compass_pending_jobs{reason="policy"} 2.0' in text
 
 
 def full_node(c: Controller) -> str:

@@ -330,7 +330,7 @@ def make_app(
     history = History()
     sampler = Sampler(service, history, metrics)
     api = Api(service, metrics, history)
-    service.subscribe(metrics.on_event)
+    service.subscribe(lambda event: metrics.on_event(event, service.controller.book))
 
     async def secured(scope: Any, receive: Any, send: Any) -> None:
         async def sending(message: Any) -> None:

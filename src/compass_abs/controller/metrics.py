@@ -4,9 +4,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from compass_abs.controller.book import JobPhase
+from compass_abs.controller.book import Book, JobPhase
 from compass_abs.controller.reconcile import Controller
-from compass_abs.controller.records import MigrationBegun, MigrationEnded
+from compass_abs.controller.records import MigrationEnded
 from compass_abs.controller.service import Event
 from compass_abs.engines.protocol import NodeHealth
 from compass_abs.fragmentation import sif, unusable_free_ratio, wcc_margin
@@ -57,27 +57,17 @@ class Metrics:
             "compass_budget_exhausted", "Jobs kept waiting by a budget of moves.", registry=registry
         )
         self._over_budget: set[str] = set()
-        #: GPUs, class and trigger of each migration that is under way.
-        self._begun: dict[str, tuple[int, str, str]] = {}
-        self._sizes: dict[str, tuple[int, int]] = {}
 
-    def on_event(self, event: Event) -> None:
-        """Counts what has become durable."""
-        record: Any = event.record
-        if record.kind == "submitted":
-            spec = record.spec
-            self._sizes[record.job_id] = (spec.get("gpus_per_instance", 1), spec.get("instances", 1))
-        elif isinstance(record, MigrationBegun):
-            gpus, instances = self._sizes.get(record.job_id, (1, 1))
-            self._begun[record.migration_id] = (gpus * instances, _class(gpus, record.cause), record.cause)
-        elif isinstance(record, MigrationEnded):
-            total, kind, trigger = self._begun.pop(record.migration_id, (0, "unknown", "unknown"))
-            self._migrations.labels(kind, trigger, record.outcome.value).inc()
-            for phase, seconds in record.seconds.items():
+    def on_event(self, event: Event, book: Book) -> None:
+        """Counts what has become durable, about jobs and migrations that may have begun under another controller."""
+        record = event.record
+        if isinstance(record, MigrationEnded):
+            entry = book.jobs[record.job_id]
+            past = next(each for each in reversed(entry.past) if each.id == record.migration_id)
+            self._migrations.labels(_class(entry.job.gpus, past.cause), past.cause, past.outcome.value).inc()
+            for phase, seconds in past.seconds.items():
                 self._phase.labels(phase).observe(seconds)
-            self._disrupted.inc(sum(record.seconds.values()) * total)
-        elif record.kind == "ended":
-            self._sizes.pop(record.job_id, None)
+            self._disrupted.inc(sum(past.seconds.values()) * entry.job.total_gpus)
 
     def look(self, c: Controller) -> None:
         """Counts what no record tells: jobs that a budget has begun to keep waiting."""
@@ -101,8 +91,10 @@ class Metrics:
             self._render_pool(pool)
             for reason in ("fragmentation", "capacity", "policy"):
                 self._pending.labels(reason)
-            for waiting in pool.reasons.values():
-                self._pending.labels(waiting.verdict.value).inc()
+            for job in pool.queue:
+                # One that wasn't tried waits because of those before it: that is the queue's policy.
+                waiting = pool.reasons.get(job.id)
+                self._pending.labels(waiting.verdict.value if waiting else Verdict.POLICY.value).inc()
             try:
                 pool.scheduler.check_invariants()
             except InvariantError:
