@@ -1,6 +1,7 @@
 """The tutorial of docs/slurm.md, and the inbox: as users meet them."""
 
 import getpass
+import json
 import os
 import re
 import subprocess
@@ -114,7 +115,7 @@ def test_batch_job_becomes_a_gang_once_and_its_receipt_leaves_with_it(cluster: S
     (fields,) = jobs.submitted
     assert (fields["instances"], fields["gpus_per_instance"], fields["max_duration"]) == (2, 4, 1800)
     assert fields["checkpoint"] == {"mode": "signal", "signal": "TERM"}
-    assert Path(fields["command"][0]).read_text().endswith("echo hello\n")
+    assert Path(json.loads(Path(fields["command"][-1]).read_text())["command"][0]).read_text().endswith("echo hello\n")
     assert "COMPASS job job-1" in comment(cluster, slurm)
     jobs.over.add("job-1")
     make(cluster, tmp_path).look(jobs)
@@ -136,11 +137,13 @@ def test_receipt_that_was_lost_does_not_submit_twice(cluster: SlurmCluster, tmp_
 
 
 def test_job_that_can_not_be_taken_says_why(cluster: SlurmCluster, tmp_path: Path) -> None:
+    uneven = put(cluster, "--nodes=2", "--gpus=3")
     without, odd = put(cluster, "--nodes=1"), put(cluster, "--gres=gpu:1", "--comment=compass:teleport")
     jobs = Jobs()
     make(cluster, tmp_path).look(jobs)
     assert not jobs.submitted
     assert "no GPUs" in comment(cluster, without)
+    assert "3 GPUs don't divide among 2 nodes" in comment(cluster, uneven)
     assert "teleport" in comment(cluster, odd)
     stranger = put(cluster, "--gres=gpu:1")
     make(cluster, tmp_path / "other", user="somebody").look(jobs)

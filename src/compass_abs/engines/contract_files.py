@@ -61,6 +61,7 @@ def instance_environment(
         "COMPASS_GENERATION": str(run.generation),
         "COMPASS_GPUS": str(order.gpus),
         "COMPASS_NODE": order.node,
+        "COMPASS_NODES": ",".join(order.nodes),
         "COMPASS_CONTROL_DIR": control_dir,
         "COMPASS_CHECKPOINT_DIR": checkpoint_dir,
         "COMPASS_RESUME_FROM": order.resume_from,

@@ -7,6 +7,9 @@ of it, cancelling it cancels the COMPASS job, and it leaves the box when that is
 """
 
 import re
+import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,8 @@ from compass_abs.engines.slurm.reading import SlurmJob, gpu_counts, number, text
 from compass_abs.engines.submitting import Jobs
 from compass_abs.model import CompassError
 
+_BATCH = Path(__file__).with_name("batch.py")
+_TASKS = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>\d+))?)?")
 _OPTION = re.compile(r"compass:(?P<words>[^;]*)")
 #: Slurm's "no limit", a year in minutes.
 _UNLIMITED = 525_600
@@ -39,7 +44,9 @@ class Intake:
     def look(self, jobs: Jobs) -> None:
         """Takes what is new, and settles what is over or was cancelled."""
         receipts = {
-            int(path.stem): str((read_json(path) or {}).get("job", "")) for path in sorted(self._folder.glob("*.json"))
+            int(path.stem): str((read_json(path) or {}).get("job", ""))
+            for path in sorted(self._folder.glob("*.json"))
+            if path.stem.isdigit()
         }
         present = {job.id: job for job in self._commands.jobs() if job.partition == self._partition}
         for slurm_id, job in sorted(present.items()):
@@ -92,18 +99,32 @@ class Intake:
             raise EngineRefusalError(
                 f"it is {job.user}'s, and this controller runs jobs as {self._user} only; start one as {job.user}"
             )
-        gpus = _gpus(job)
-        if not gpus:
-            raise EngineRefusalError("it asks for no GPUs per node; use --gres=gpu:N")
+        array = _array_tasks(text(job.raw.get("array_task_string")))
+        instances = len(array) or max(number(job.raw.get("node_count"), 1), 1)
         script = self._folder / f"{job.id}.sh"
         self._commands.run(("scontrol", "write", "batch_script", str(job.id), str(script)))
         script.chmod(0o700)
+        folder = text(job.raw.get("current_working_directory"))
+        order: dict[str, Any] = {
+            "id": job.id,
+            "name": job.name,
+            "user": job.user,
+            "folder": folder,
+            "output": text(job.raw.get("standard_output")),
+            "array": array,
+            "tasks_per_node": _tasks_per_node(job, 1 if array else instances),
+            "programs": str(self._programs()),
+            # Slurm keeps the words behind the script's name in one line with it.
+            "command": [str(script), *text(job.raw.get("command")).split(" ")[1:]],
+        }
+        order_file = self._folder / f"{job.id}.batch.json"
+        write_json(order_file, order)
         fields: dict[str, Any] = {
             "name": f"{job.name[:150]} (Slurm job {job.id})",
-            "instances": max(_number_of_instances(job), 1),
-            "gpus_per_instance": gpus,
-            "command": [str(script)],
-            "workdir": text(job.raw.get("current_working_directory")),
+            "instances": instances,
+            "gpus_per_instance": _gpus(job, 1 if array else instances),
+            "command": [sys.executable, "-I", "-S", str(self._folder / _BATCH.name), "run", str(order_file)],
+            "workdir": folder,
             "labels": {"slurm-job": str(job.id)},
         }
         minutes = number(job.raw.get("time_limit"))
@@ -111,24 +132,44 @@ class Intake:
             fields["max_duration"] = minutes * 60
         return fields | _options(job.comment)
 
+    def _programs(self) -> Path:
+        """The folder of what scripts find instead of Slurm's own."""
+        program, folder = self._folder / _BATCH.name, self._folder / "bin"
+        shutil.copyfile(_BATCH, program)
+        folder.mkdir(exist_ok=True)
+        srun = folder / "srun"
+        words = shlex.join([sys.executable, "-I", "-S", str(program), "srun"])
+        srun.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+        srun.chmod(0o700)
+        return folder
 
-def _gpus(job: SlurmJob) -> int:
+
+def _gpus(job: SlurmJob, nodes: int) -> int:
     """GPUs on each of its nodes."""
-    for field in ("tres_per_node", "tres_per_job", "tres_per_task"):
-        count = sum(gpu_counts(text(job.raw.get(field))).values())
-        if count:
-            return count
-    return 0
+    tasks = max(number(job.raw.get("tasks"), 1), nodes)
+    for field, times in (("tres_per_node", nodes), ("tres_per_job", 1), ("tres_per_task", tasks)):
+        total = sum(gpu_counts(text(job.raw.get(field))).values()) * times
+        if total % nodes:
+            raise EngineRefusalError(f"its {total} GPUs don't divide among {nodes} nodes; use --gres=gpu:N")
+        if total:
+            return total // nodes
+    raise EngineRefusalError("it asks for no GPUs per node; use --gres=gpu:N")
 
 
-def _number_of_instances(job: SlurmJob) -> int:
-    tasks = text(job.raw.get("array_task_string"))
-    if tasks:
-        return sum(
-            int(last or first) - int(first) + 1
-            for first, _, last in (part.partition("-") for part in tasks.split("%")[0].split(","))
-        )
-    return number(job.raw.get("node_count"), 1)
+def _tasks_per_node(job: SlurmJob, nodes: int) -> int:
+    return number(job.raw.get("tasks_per_node")) or max(number(job.raw.get("tasks"), 1) // nodes, 1)
+
+
+def _array_tasks(tasks: str) -> list[int]:
+    """Numbers of an array's tasks, as in `0-3,7,10-20:5%2`."""
+    found: list[int] = []
+    for part in filter(None, tasks.split("%")[0].split(",")):
+        match = _TASKS.fullmatch(part)
+        if match is None:
+            raise EngineRefusalError(f"its array {tasks!r} is too long to be told in full; submit it in pieces")
+        first = int(match["first"])
+        found += range(first, int(match["last"] or first) + 1, int(match["step"] or 1))
+    return found
 
 
 def _options(comment: str) -> dict[str, Any]:
