@@ -1,5 +1,6 @@
 """`compass shadow`: what was seen, and what another scheduler would have done with it."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from compass_abs.audit import AuditError
-from compass_abs.audit.history import Journal
+from compass_abs.audit.journal import Journal
 from compass_abs.audit.reading import observe_documents
 from compass_abs.audit.shadow import ShadowOptions, compare
 from compass_abs.cli.main import app
@@ -151,3 +152,42 @@ def test_shadow_without_anything_to_look_at_says_what_to_give(tmp_path: Path) ->
     done = RUNNER.invoke(app, ["shadow", str(tmp_path / "none")])
     assert "--kubernetes, --slurm or --from" in str(done.exception)
     assert not os.path.lexists(tmp_path / "none")
+
+
+def test_watch_that_died_in_its_first_line_begins_anew(tmp_path: Path) -> None:
+    seen(tmp_path / "whole", fragmented_hour())
+    raw = (tmp_path / "whole").read_bytes()
+    for size in range(raw.index(b"\n")):
+        (tmp_path / "torn").write_bytes(raw[:size])
+        seen(tmp_path / "torn", fragmented_hour())
+        assert (tmp_path / "torn").read_bytes() == raw
+
+
+def test_second_watch_on_one_file_is_refused_and_a_report_is_not(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "s")
+    for time, document in fragmented_hour():
+        journal.observe(observe_documents([("k", document)], "k", time=time), time)
+    with pytest.raises(AuditError, match="another `compass shadow` is writing to it"):
+        Journal(tmp_path / "s")
+    assert compare(Journal.read(tmp_path / "s")).earlier
+    journal.close()
+    Journal(tmp_path / "s").close()
+
+
+def test_look_that_the_disk_has_no_room_for_is_left_out_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = fragmented_hour()
+    seen(tmp_path / "s", looks[:3])
+    before = (tmp_path / "s").read_bytes()
+    journal = Journal(tmp_path / "s")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(AuditError, match="can't be written: No space left on device"):
+            journal.observe(observe_documents([("k", looks[6][1])], "k", time=looks[6][0]), looks[6][0])
+    assert (tmp_path / "s").read_bytes() == before
+    journal.observe(observe_documents([("k", looks[6][1])], "k", time=looks[6][0]), looks[6][0])
+    journal.close()
+    assert Journal.read(tmp_path / "s").times == [time for time, _ in (*looks[:3], looks[6])]

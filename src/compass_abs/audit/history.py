@@ -1,14 +1,7 @@
-"""What was seen of a cluster over time, in a file that survives restarts: one JSON object a line.
+"""What was seen of a cluster over time: from observations to lines that say what is new, and back from lines."""
 
-An observation's lines end with a `seen` line. Lines after the last of these belong to one that was not written to its
-end; they are cut off when the file is opened again.
-"""
-
-import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from compass_abs.audit.observation import AuditError, Observation
@@ -39,8 +32,16 @@ class JobHistory:
     movable: bool = False
     fixed: bool = False
     pause: float | None = None
+    priority: int = 0
     #: It ran already when the watch began.
     initial: bool = False
+    #: Instances that came later to one that ran already: jobs of their own, which end with it.
+    joined: list["JobHistory"] = field(default_factory=list)
+
+    @property
+    def seen_instances(self) -> int:
+        """As many as it ever had."""
+        return self.instances + sum(part.instances for part in self.joined)
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ class History:
     ) -> list[Line]:
         gang, known = state.gangs[job_id], self.running.get((pool, job_id))
         # A gang whose pods come one by one has started with all that it ever had.
-        if known is not None and known.instances >= gang.job.instances:
+        if known is not None and known.seen_instances >= gang.job.instances:
             return []
         about = observation.running.get(job_id) or observation.running.get(job_id.rpartition("/")[0])
         started = about.started if about is not None and about.started is not None else time
@@ -161,7 +162,8 @@ class History:
                 here[name] = None
                 known = self.waiting.get(name)
                 held = bool(job.policy)
-                if known is None or (known.instances, known.gpus, known.free_since is None) != (instances, gpus, held):
+                now = (instances, gpus, held, job.priority)
+                if known is None or now != (known.instances, known.gpus, known.free_since is None, known.priority):
                     open_to = [n for n, s in pools.items() if s.capacity >= gpus and _reaches(s, job.reach)]
                     lines.append(
                         {
@@ -172,6 +174,7 @@ class History:
                             "gpus": gpus,
                             "submitted": job.submitted,
                             "held": held,
+                            "priority": job.priority,
                             "pools": open_to,
                         }
                     )
@@ -195,7 +198,9 @@ class History:
         elif kind == "start":
             self._add_start(line, time)
         elif kind == "end":
-            self.running.pop((line["pool"], line["job"])).ended = time
+            job = self.running.pop((line["pool"], line["job"]))
+            for each in (job, *job.joined):
+                each.ended = time
         elif kind == "wait":
             self._add_wait(line, time)
         elif kind == "gone":
@@ -207,6 +212,9 @@ class History:
         key = (line["pool"], line["job"])
         job = self.running.get(key) or self.waiting.pop(line["job"], None)
         submitted = line["submitted"]
+        if job is not None and job.initial:
+            self._join(job, line)
+            return
         if job is None:
             # Not seen waiting although it was submitted before the last look: nobody knows what held it.
             unseen = submitted is None or (bool(self.times) and submitted < self.times[-1])
@@ -224,6 +232,21 @@ class History:
         job.submitted = job.submitted if job.submitted is not None else submitted
         self.running[key] = job
 
+    def _join(self, job: JobHistory, line: Line) -> None:
+        """Instances that came to a gang that ran when the watch began: it begins the other telling without them."""
+        nodes = list(line["nodes"])
+        for node in (node for part in (job, *job.joined) for node in part.nodes):
+            if node in nodes:
+                nodes.remove(node)
+        number = len(line["nodes"]) - job.seen_instances
+        part = JobHistory(
+            line["job"], number, line["gpus"], line["submitted"], line["started"], started=line["started"]
+        )
+        part.pool, part.nodes = line["pool"], tuple(nodes[:number])
+        part.movable, part.fixed, part.pause = line["movable"], line["fixed"], line["pause"]
+        job.joined.append(part)
+        self.jobs.append(part)
+
     def _add_wait(self, line: Line, time: float) -> None:
         submitted = line["submitted"]
         job = self.waiting.get(line["job"])
@@ -236,7 +259,7 @@ class History:
         else:
             job.instances, job.gpus = line["instances"], line["gpus"]
             job.free_since = None if line["held"] else time if job.free_since is None else job.free_since
-        job.pools = tuple(line["pools"])
+        job.pools, job.priority = tuple(line["pools"]), line.get("priority", 0)
 
 
 def _node_line(time: float, pool: str, capacity: int, node: str, status: NodeStatus) -> Line:
@@ -245,63 +268,3 @@ def _node_line(time: float, pool: str, capacity: int, node: str, status: NodeSta
 
 def _reaches(state: ClusterState, reach: frozenset[str] | None) -> bool:
     return reach is None or any(node.name in reach for node in state.nodes)
-
-
-class Journal:
-    """The file; what is in it is in `history`."""
-
-    def __init__(self, path: Path, source: str = "") -> None:
-        self._path = path
-        self.history = History()
-        keep = self._read() if path.exists() else 0
-        self._file = path.open("r+b" if path.exists() else "w+b")
-        self._file.truncate(keep)
-        self._file.seek(keep)
-        self._source = source
-        self._opened = False
-
-    @staticmethod
-    def read(path: Path) -> History:
-        """What a file says; it isn't changed."""
-        journal = object.__new__(Journal)
-        journal._path, journal.history = path, History()
-        journal._read()
-        return journal.history
-
-    def _read(self) -> int:
-        """Reads what is complete, and says how long that is."""
-        pending: list[Line] = []
-        keep = at = 0
-        with self._path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                at += len(raw)
-                try:
-                    line = json.loads(raw)
-                    if number == 1 and (line.get("kind"), line.get("version")) != ("watch", VERSION):
-                        raise AuditError(f"{self._path}: is no file of compass shadow, or of another version")
-                    pending.append(line)
-                    if line["kind"] in ("seen", "watch") and raw.endswith(b"\n"):
-                        for each in pending:
-                            self.history.add(each)
-                        pending, keep = [], at
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
-                    if at == self._path.stat().st_size and number > 1:
-                        break  # torn off while it was being written
-                    raise AuditError(f"{self._path}: line {number} can't be read: {error!r}") from None
-        return keep
-
-    def observe(self, observation: Observation, time: float) -> None:
-        """Notes an observation, all of it or nothing."""
-        lines = self.history.lines_for(observation, time)
-        if not self._opened:
-            self._opened = True
-            lines.insert(0, {"kind": "watch", "version": VERSION, "time": time, "source": self._source})
-        self._file.write(b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        for line in lines:
-            self.history.add(line)
-
-    def close(self) -> None:
-        """Lets go of the file."""
-        self._file.close()

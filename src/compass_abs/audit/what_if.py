@@ -151,6 +151,7 @@ class WhatIf:
             job.gpus,
             submitted=job.submitted or self._begin,
             pool=self._pool.name,
+            priority=job.priority,
             movable=movable,
             pause=job.pause,
         )

@@ -69,7 +69,7 @@ def shadow(
 
     With none of --kubernetes, --slurm and --from, reports on what STATE holds so far.
     """
-    from compass_abs.audit.history import Journal
+    from compass_abs.audit.journal import Journal
     from compass_abs.audit.shadow import ShadowOptions, compare
     from compass_abs.model import CompassError
     from compass_abs.schedulers.registry import parse_choice
@@ -109,7 +109,7 @@ def _note(state: Path, observations: "Iterable[tuple[float, Observation]]", sour
     """Notes what is newer than what the file holds."""
     from contextlib import closing
 
-    from compass_abs.audit.history import Journal
+    from compass_abs.audit.journal import Journal
 
     with closing(Journal(state, source)) as journal:
         for time, observation in observations:
@@ -122,13 +122,16 @@ def _watch(state: Path, look: "Callable[[float], Observation]", every: float, se
     import time
     from contextlib import closing
 
-    from compass_abs.audit.history import Journal
+    from compass_abs.audit.journal import Journal
     from compass_abs.model import CompassError
 
     with closing(Journal(state, "live")) as journal:
         seen = journal.history.times
         # A watch that was interrupted goes on, and ends when it would have ended.
-        until = time.monotonic() + seconds - (max(0.0, time.time() - seen[0]) if seen else 0.0)
+        left = seconds - (max(0.0, time.time() - seen[0]) if seen else 0.0)
+        until = time.monotonic() + left
+        end = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + max(0.0, left)))
+        typer.echo(f"compass: watching until {end}, every {every:g} s; Ctrl-C ends it with a report", err=True)
         try:
             while True:
                 begun = time.monotonic()
