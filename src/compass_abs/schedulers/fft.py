@@ -40,6 +40,5 @@ class FastAndFairTraining(BestFit):
     def round(self, situation: Situation) -> Decision:
         """Repacks all running jobs."""
         moves = tidying(self.state, situation, Cause.ROUND)
-        for move in moves:
-            self.state.move(move.instance, move.target)
+        self.state.move_all(moves)
         return Decision(after=moves)

@@ -58,12 +58,10 @@ class KaiConsolidation(BestFit):
             state.place(other, nodes)
         if placed is None:
             return None
-        before = in_order(state, _restarts(evicted, placed))
-        # A circle of evictions is one that a cluster manager resolves by evicting first; moves can't.
-        if before is None:
-            return None
-        for move in before:
-            state.move(move.instance, move.target)
+        restarts = _restarts(evicted, placed)
+        # In a circle all are evicted before any is placed again.
+        before = in_order(state, restarts) or tuple(restarts)
+        state.move_all(before)
         return self.start(job, placed[job.id], before)
 
     def _place_all(self, job: Job, evicted: list[tuple[Job, list[int]]]) -> dict[str, list[int]] | None:

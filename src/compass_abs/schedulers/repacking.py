@@ -4,7 +4,7 @@ from math import inf
 
 from compass_abs.fragmentation import fewest_partial_around, held_nodes, inherent, minimum_used
 from compass_abs.model import Cause, ClusterState, Instance, Migration
-from compass_abs.planner import Effort, Impossible, Plan, Room, Tidy, plan
+from compass_abs.planner import Effort, Impossible, Room, Tidy, plan
 from compass_abs.schedulers.base import Situation
 
 
@@ -21,7 +21,7 @@ def is_tidy(state: ClusterState) -> bool:
 def tidying(state: ClusterState, situation: Situation, cause: Cause) -> tuple[Migration, ...]:
     """The fewest moves to Φ* partial nodes and U* used ones, around what may not move; empty where there are none.
 
-    Empty also where the cluster is so full that instances could only change places all at once.
+    For `ClusterState.move_all`: in a cluster that is full enough they may fit only all at once.
     """
     if is_tidy(state):
         return ()
@@ -33,24 +33,17 @@ def tidying(state: ClusterState, situation: Situation, cause: Cause) -> tuple[Mi
         if not held.has_pinned or state.partial_nodes <= fewest:
             return ()
         found = plan(state, Tidy(fewest), effort=Effort.BALANCED, cause=cause)
-    return _in_order(state, situation, found)
+    return () if isinstance(found, Impossible) else least_disruptive(state, situation, found.moves)
 
 
 def making_room(
     state: ClusterState, situation: Situation, instances: int, gpus: int
-) -> tuple[tuple[Migration, ...], tuple[int, ...]] | Impossible | None:
-    """The fewest moves that make room, and the nodes that then have it; None where only a swap all at once would."""
+) -> tuple[tuple[Migration, ...], tuple[int, ...]] | Impossible:
+    """The fewest moves that make room, and the nodes that then have it."""
     found = plan(state, Room(instances, gpus), effort=Effort.BALANCED, cause=Cause.ADMISSION)
     if isinstance(found, Impossible):
         return found
-    moves = _in_order(state, situation, found)
-    return None if found.waves and not moves else (moves, found.nodes)
-
-
-def _in_order(state: ClusterState, situation: Situation, found: Plan | Impossible) -> tuple[Migration, ...]:
-    if isinstance(found, Impossible) or any(wave.together for wave in found.waves):
-        return ()
-    return least_disruptive(state, situation, found.moves)
+    return least_disruptive(state, situation, found.moves), found.nodes
 
 
 def least_disruptive(state: ClusterState, situation: Situation, moves: tuple[Migration, ...]) -> tuple[Migration, ...]:

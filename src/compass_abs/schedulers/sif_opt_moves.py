@@ -20,7 +20,8 @@ class RealisableOracle(Scheduler):
 
     A job is admitted exactly when some packing of it and the running jobs exists around those that may not move:
     at once where it fits, else after the fewest moves that make room. Then the fewest moves follow that leave Φ*
-    partial and U* used nodes. Each of the two steps is exact; together they may move more than one step would.
+    partial and U* used nodes. Each of the two steps is exact; together they may move more than one step would. In a
+    cluster so full that instances can only change places all at once, they do.
 
     Deviation: the paper's own residual program (greedy, then best-fit decreasing, then a program for the rest) isn't
     exact and isn't used.
@@ -39,19 +40,17 @@ class RealisableOracle(Scheduler):
         nodes = choose_nodes(state, gpus, job.instances, range(gpus, state.capacity + 1))
         if nodes is None:
             found = making_room(state, situation, job.instances, gpus)
-            if found is None:
-                return self.refuse(job, Verdict.FRAGMENTATION, "too full to move anything but all at once")
             if isinstance(found, Impossible):
                 return self.refuse(job, _VERDICTS.get(found.obstacle, Verdict.FRAGMENTATION), str(found))
             before, nodes = found[0], list(found[1])
-            self._carry_out(before)
+            state.move_all(before)
         state.place(job, nodes)
         after = tidying(state, situation, Cause.TIDY)
         if not after:
             return Decision(job, tuple(nodes), before=before)
         # Nobody pays for moving a job that hasn't started: the others move first, and it starts where it belongs.
         # Without it every step has at least as much room as it had with it.
-        self._carry_out(after)
+        state.move_all(after)
         nodes = list(state.release(job.id).nodes)
         state.place(job, nodes)
         others = tuple(move for move in after if move.instance.job_id != job.id)
@@ -61,9 +60,5 @@ class RealisableOracle(Scheduler):
         """Frees the job's GPUs and packs what is left."""
         gang = self.state.release(job_id)
         after = tidying(self.state, situation, Cause.TIDY)
-        self._carry_out(after)
+        self.state.move_all(after)
         return Decision(gang.job, tuple(gang.nodes), departed=True, after=after)
-
-    def _carry_out(self, moves: tuple[Migration, ...]) -> None:
-        for move in moves:
-            self.state.move(move.instance, move.target)
