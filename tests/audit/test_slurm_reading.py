@@ -147,3 +147,78 @@ def test_partitions_and_models_are_pools_of_their_own() -> None:
 def test_input_that_makes_no_sense_is_refused_plainly(documents: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(AuditError, match=words):
         looked_at(*documents)
+
+
+def unset(number: int = 0) -> dict[str, Any]:
+    """A number that isn't there, as 23.02 and later write it."""
+    return {"set": False, "infinite": False, "number": number}
+
+
+def job_of_24_11(number: int, nodes: str, gpus: int, **fields: Any) -> dict[str, Any]:
+    """As `squeue --json` of 24.05 to 25.05, with what surrounds what is read."""
+    hosts = [nodes] if nodes else []
+    return {
+        "account": "research",
+        "allocating_node": "login1",
+        "array_job_id": numbered(0),
+        "array_task_id": unset(),
+        "array_max_tasks": numbered(0),
+        "array_task_string": "",
+        "comment": "compass-abs/movable=true" if nodes else "",
+        "admin_comment": "",
+        "excluded_nodes": "",
+        "required_nodes": "",
+        "features": "",
+        "gres_detail": [f"gpu:h100:{gpus}(IDX:0-{gpus - 1})" for _ in hosts],
+        "het_job_id": numbered(0),
+        "het_job_offset": numbered(0),
+        "job_id": number,
+        "job_resources": {"select_type": ["CORE"], "nodes": {"count": len(hosts), "list": nodes}} if nodes else None,
+        "job_state": ["RUNNING", "COMPLETING"][:1] if nodes else ["PENDING"],
+        "node_count": numbered(1),
+        "tasks": numbered(1),
+        "nodes": nodes,
+        "partition": "gpu",
+        "priority": {"set": True, "infinite": True, "number": 0} if nodes else numbered(4294),
+        "start_time": numbered(1_746_693_311 if nodes else 0),
+        "submit_time": numbered(1_746_693_000),
+        "state_description": "",
+        "state_reason": "None" if nodes else "Resources",
+        "tres_alloc_str": f"cpu=8,mem=64G,node=1,billing=8,gres/gpu={gpus},gres/gpu:h100={gpus}" if nodes else "",
+        "tres_req_str": f"cpu=8,mem=64G,node=1,billing=8,gres/gpu={gpus},gres/gpu:h100={gpus}",
+        "tres_per_job": "",
+        "tres_per_node": f"gres/gpu:h100:{gpus}",
+        "tres_per_task": "",
+        "user_name": "ann",
+        **fields,
+    }
+
+
+def test_jobs_of_24_11_are_read_with_all_that_surrounds_them() -> None:
+    nodes = [new_node(f"n{k}", 4, "MIXED", "DYNAMIC_NORM", "PLANNED") for k in (1, 2)]
+    nodes.append(new_node("n3", 0, "IDLE", "CLOUD", "POWERED_DOWN", gres_used="gpu:h100:0(IDX:N/A)"))
+    jobs = [job_of_24_11(1, "n1", 4), job_of_24_11(2, "n2", 4), job_of_24_11(3, "", 8)]
+    meta = {"plugin": {"data_parser": "data_parser/v0.0.42"}, "slurm": {"release": "24.11.1"}}
+    dump = {"meta": meta, "errors": [], "warnings": []}
+    found = looked_at({"nodes": nodes, **dump}, {"jobs": jobs, "last_backfill": numbered(7), **dump})
+    (pool,) = found.pools
+    assert (pool.name, pool.survey.nodes, pool.survey.nodes_not_up, pool.survey.free_gpus) == ("gpu/h100", 2, 1, 8)
+    assert verdict(found, "3").answer is Answer.FRAGMENTATION
+    assert len(pool.admissions.moves) == 1
+    assert not found.fixed
+    assert not found.left_out
+
+
+@pytest.mark.parametrize("key", ["tres_req_str", "tres_per_job", "tres_per_task", "tres_per_node"])
+@pytest.mark.parametrize("spelling", ["gres/gpu:h100=8", "gres:gpu:h100:8", "gres/gpu:8", "gres:gpu=8"])
+def test_gpus_are_found_wherever_and_however_a_job_asks_for_them(key: str, spelling: str) -> None:
+    asked = dict.fromkeys(("tres_req_str", "tres_per_job", "tres_per_task", "tres_per_node"), "") | {key: spelling}
+    found = looked_at({"nodes": [new_node("n1", 0, "IDLE")]}, {"jobs": [job_of_24_11(3, "", 8, **asked)]})
+    (only,) = found.verdicts
+    assert [str(shape) for shape in only.job.shapes] == ["1 × 8"]
+    assert only.answer is Answer.FITS
+
+
+def test_job_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(AuditError, match="job 3 is there twice"):
+        looked_at({"nodes": [old_node("n1", 0)]}, {"jobs": [old_job(3, "", 8)]}, {"jobs": [old_job(3, "", 8)]})
