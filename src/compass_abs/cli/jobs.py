@@ -12,6 +12,7 @@ import typer
 
 _URL = typer.Option(None, "--url", help="The controller; COMPASS_URL without it.", show_default=False)
 _JSON = typer.Option(False, "--json", help="Print JSON.")
+_NODE = typer.Argument(help="A node's name, as `compass nodes` shows it.")
 _JOB = typer.Argument(..., help="A job's id, as `compass ps` shows it.")
 _FILE = typer.Argument(..., help="A job file in YAML; - for standard input.")
 _JOBS = typer.Argument(..., help="Ids of jobs.")
@@ -117,7 +118,7 @@ def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> 
 
 def logs(
     job: str = _JOB,
-    instance: int = typer.Option(0, "--instance", "-i", min=0),
+    instance: int = typer.Option(0, "--instance", "-i", min=0, help="Of a gang; the first is 0."),
     follow: bool = typer.Option(False, "--follow", "-f", help="Go on printing until the job is over."),
     url: str | None = _URL,
 ) -> None:
@@ -166,7 +167,7 @@ def nodes(url: str | None = _URL, as_json: bool = _JSON) -> None:
     _table(("NODE", "STATUS", "USED", "INSTANCES"), rows)
 
 
-def drain(node: str, url: str | None = _URL, as_json: bool = _JSON) -> None:
+def drain(node: str = _NODE, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Move everything off a node, and let nothing new onto it."""
     from compass_abs.controller.client import Client
 
@@ -176,7 +177,7 @@ def drain(node: str, url: str | None = _URL, as_json: bool = _JSON) -> None:
     _say(found, f"{node}: {found['status']}" + (f"; still on it: {still}" if still else "; empty"), as_json)
 
 
-def undrain(node: str, url: str | None = _URL, as_json: bool = _JSON) -> None:
+def undrain(node: str = _NODE, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Let a node take part again."""
     from compass_abs.controller.client import Client
 
@@ -226,7 +227,10 @@ def _switch(action: str, url: str | None, as_json: bool) -> None:
     _say(found, f"migrations: {found['migrations']}", as_json)
 
 
-def top(url: str | None = _URL, seconds: float = typer.Option(1.0, "--interval", "-n", min=0.2)) -> None:
+def top(
+    url: str | None = _URL,
+    seconds: float = typer.Option(1.0, "--interval", "-n", min=0.2, help="Seconds between two looks."),
+) -> None:
     """Watch the cluster in the terminal; q ends it."""
     from compass_abs.cli.terminal_dashboard import TerminalDashboard
     from compass_abs.controller.client import Client

@@ -27,7 +27,7 @@ def physical(
     scheduler: list[str] = _SCHEDULERS,
     jobs: int = typer.Option(75, min=1, help="Only the first so many of the trace."),
     speed: float = typer.Option(30.0, min=0.1, help="How many times as fast as in the trace jobs arrive and train."),
-    seed: int = typer.Option(1, min=0),
+    seed: int = typer.Option(1, min=0, help="Seed of the trace and of the training."),
     cold: bool = typer.Option(False, help="Start every process anew instead of forking a warm one."),
     out: Path = _OUT,
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),

@@ -48,7 +48,7 @@ def serve(
     gpus: int = typer.Option(8, min=1, max=16, help="GPU slots of each."),
     state: Path = _STATE,
     host: str = typer.Option("127.0.0.1", help="Address to listen on; beyond loopback a token is needed."),
-    port: int = typer.Option(7077, min=1, max=65535),
+    port: int = typer.Option(7077, min=1, max=65535, help="Of the API and the dashboard."),
     token_file: Path | None = _TOKEN_FILE,
     warm: bool = typer.Option(False, help="Keep a process with torch imported on each node, for short migrations."),
     log_json: bool = typer.Option(False, help="Log a JSON object a line."),
@@ -83,7 +83,7 @@ def _ray_engine(state: Path, address: str) -> Engine:
 
 
 def live(
-    scheduler: str = typer.Option("compass-abs", "--scheduler", "-s"),
+    scheduler: str = typer.Option("compass-abs", "--scheduler", "-s", help="As `compass schedulers` lists them."),
     port: int = typer.Option(7077, min=0, max=65535, help="Of the dashboard; 0 for any."),
     cold: bool = typer.Option(False, help="Start every process anew instead of forking a warm one."),
     as_json: bool = typer.Option(False, "--json", help="Print the verdict as JSON."),

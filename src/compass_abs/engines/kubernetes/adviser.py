@@ -54,6 +54,8 @@ def _of_pool(pool: PoolAudit) -> Recommendation | None:
     if steps:
         # Each step counts on those before it: they are one recommendation.
         jobs = tuple(dict.fromkeys(job for step in steps for job in step.jobs))
+        # The moves are not to be credited with those that need none, unless they are all for those.
+        jobs = tuple(job for job in jobs if job not in pool.admissions.without_moves) or jobs
         moves = tuple(move for step in steps for move in step.moves)
         seconds = sum(step.gpu_seconds for step in steps)
         why = "enough GPUs are free for them, but scattered"
