@@ -1,9 +1,12 @@
 """A stationary stream of arrivals and departures that keeps a cluster about 90 % busy."""
 
 import random
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from statistics import median
+from types import FrameType
 
 from compass_abs.model import ClusterState, Job
 from compass_abs.schedulers.base import Scheduler, Situation
@@ -13,34 +16,68 @@ SIZES = (1, 2, 4, 3, 5, 6, 7, 8)
 WEIGHTS = (62, 5, 5, 0.3, 0.2, 0.3, 0.2, 27)
 
 
+class Churn:
+    """A scheduler on a cluster that is filled to nine tenths at once, and the stream that keeps it there."""
+
+    def __init__(
+        self, scheduler: Scheduler, sizes: Sequence[int] = SIZES, weights: Sequence[float] = WEIGHTS, seed: int = 0
+    ) -> None:
+        self.scheduler = scheduler
+        self._sizes, self._weights = sizes, weights
+        self._rng = random.Random(seed)
+        self._running: list[str] = []
+        self._spare = 0.1 * scheduler.state.free_gpus
+        self._submitted = 0
+        while scheduler.state.free_gpus > self._spare:
+            job = self._jobs(1)[0]
+            if scheduler.admit(job, Situation()).admitted:
+                self._running.append(job.id)
+
+    def run(self, events: int) -> float:
+        """Handles so many arrivals and departures, compaction included; says how many seconds of CPU that took."""
+        jobs = deque(self._jobs(events))
+        picks = [self._rng.random() for _ in range(events)]
+        state, running, spare, situation = self.scheduler.state, self._running, self._spare, Situation()
+        admit, finish = self.scheduler.admit, self.scheduler.finish
+        begin = time.process_time()
+        for pick in picks:
+            if state.free_gpus < spare:
+                k = int(pick * len(running))
+                running[k], running[-1] = running[-1], running[k]
+                finish(running.pop(), situation)
+            else:
+                job = jobs.popleft()
+                if admit(job, situation).admitted:
+                    running.append(job.id)
+        return time.process_time() - begin
+
+    def calls(self, events: int) -> float:
+        """Calls of Python functions for each event: what it costs apart from caches and neighbours."""
+        count = 0
+
+        def called(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(called)
+        try:
+            self.run(events)
+        finally:
+            sys.setprofile(None)
+        return count / events
+
+    def _jobs(self, many: int) -> list[Job]:
+        first, self._submitted = self._submitted, self._submitted + many
+        sizes = self._rng.choices(self._sizes, self._weights, k=many)
+        return [Job(f"j{first + k:07}", self._rng.choice((1, 1, 1, 2)), size) for k, size in enumerate(sizes)]
+
+
+def rates_side_by_side(churns: Sequence[Churn], rounds: int, chunk: int) -> list[float]:
+    """Events a second of each: the median of many short turns, so that a noisy minute falls on all of them alike."""
+    times = [[churn.run(chunk) for churn in churns] for _ in range(rounds)]
+    return [chunk / median(column) for column in zip(*times, strict=True)]
+
+
 def events_per_second(make: Callable[[ClusterState], Scheduler], nodes: int, events: int, seed: int = 0) -> float:
     """Arrivals and departures handled in a second of CPU time, compaction included, once the cluster is full."""
-    return stream(make(ClusterState(nodes)), SIZES, WEIGHTS, events, seed)
-
-
-def stream(scheduler: Scheduler, sizes: Sequence[int], weights: Sequence[float], events: int, seed: int = 0) -> float:
-    """The same, of a scheduler on an empty cluster and of any sizes of instances."""
-    rng = random.Random(seed)
-    state, situation = scheduler.state, Situation()
-    running: list[str] = []
-    spare = 0.1 * state.free_gpus
-    jobs = deque(
-        Job(f"j{k:07}", rng.choice((1, 1, 1, 2)), size)
-        for k, size in enumerate(rng.choices(sizes, weights, k=events + state.free_gpus))
-    )
-    while state.free_gpus > spare:
-        job = jobs.popleft()
-        if scheduler.admit(job, situation).admitted:
-            running.append(job.id)
-    picks = [rng.random() for _ in range(events)]
-    begin = time.process_time()
-    for pick in picks:
-        if state.free_gpus < spare:
-            k = int(pick * len(running))
-            running[k], running[-1] = running[-1], running[k]
-            scheduler.finish(running.pop(), situation)
-        else:
-            job = jobs.popleft()
-            if scheduler.admit(job, situation).admitted:
-                running.append(job.id)
-    return events / (time.process_time() - begin)
+    return events / Churn(make(ClusterState(nodes)), seed=seed).run(events)
