@@ -89,6 +89,14 @@ class TestLocalEngine(EngineConformance):
         self.ended(engine, order.run)
         assert self.log(engine, order.run).strip() == "64"
 
+    def test_limit_on_cores_and_memory_is_kept(self, engine: Engine, job: str) -> None:
+        program = "import os, resource; print(len(os.sched_getaffinity(0)), resource.getrlimit(resource.RLIMIT_AS)[0])"
+        nodes, limits = self.nodes(engine)[:1], Limits(cpus=0.5, memory_bytes=1 << 33)
+        (order,) = self.orders(engine, job, nodes, self.python(program), limits=limits)
+        engine.start(order)
+        self.ended(engine, order.run)
+        assert self.log(engine, order.run).split() == ["1", str(1 << 33)]
+
     def test_secrets_of_the_controller_do_not_reach_an_instance(
         self, engine: Engine, job: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -113,7 +113,9 @@ class LimitsSpec(_Strict):
     open_files: Annotated[int, Field(ge=16, le=1 << 20)] | None = None
     processes: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     file_size: Bytes | None = Field(None, description="Largest file it may write.")
-    cpus: Annotated[float, Field(gt=0, le=4096)] | None = None
+    cpus: Annotated[float, Field(gt=0, le=4096)] | None = Field(
+        None, description="Cores it may run on; the local engine rounds up."
+    )
 
 
 def _checked_folder(value: str) -> str:

@@ -191,6 +191,7 @@ class LocalEngine:
                 "open_files": limits.open_files,
                 "processes": limits.processes,
                 "file_bytes": limits.file_bytes,
+                "cores": None if limits.cpus is None else processes.cores(limits.cpus, run.gpus[0]),
             },
             "process_file": str(self._files.file(order.run, "process")),
             "end_file": str(self._files.file(order.run, "end")),

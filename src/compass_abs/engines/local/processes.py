@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +60,12 @@ def signal_group(process: ProcessId, number: int) -> None:
 def kill_group(process: ProcessId) -> None:
     """Ends a process and everything in its group."""
     signal_group(process, signal.SIGKILL)
+
+
+def cores(count: float, first: int) -> list[int]:
+    """So many cores of this machine, rounded up, from the `first` on: instances with others share little."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return [allowed[(first + number) % len(allowed)] for number in range(min(len(allowed), ceil(count)))]
 
 
 def boot_id() -> str:

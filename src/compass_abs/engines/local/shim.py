@@ -49,6 +49,8 @@ def become(order: dict[str, object]) -> None:
                 hard = resource.getrlimit(kind)[1]
                 soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
                 resource.setrlimit(kind, (soft, soft))
+        if limits.get("cores"):
+            os.sched_setaffinity(0, limits["cores"])
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(str(order["workdir"]))

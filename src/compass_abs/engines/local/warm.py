@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 
+from compass_abs.engines.local.processes import cores
 from compass_abs.engines.protocol import CheckpointMode, Limits, Workload
 from compass_abs.training.standby import StandbyError, Successor, end_standby, fork_successor
 
@@ -108,3 +109,6 @@ def _limit(pid: int, limits: Limits) -> None:
         if most is not None:
             with contextlib.suppress(ProcessLookupError, ValueError, PermissionError):
                 resource.prlimit(pid, kind, (most, most))
+    if limits.cpus is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cores(limits.cpus, pid))
