@@ -215,6 +215,27 @@ def test_pods_of_other_schedulers_close_a_node_as_long_as_they_hold_gpus(users: 
     users.until(lambda: health() is NodeHealth.READY)
 
 
+def asking(name: str, cpus: int) -> Object:
+    """A pod for half the GPUs of a node, and so many of its 128 processors."""
+    made = pod(name, sleeping(), 4)
+    made["spec"]["containers"][0]["resources"]["requests"] = {"cpu": str(cpus)}
+    return made
+
+
+def test_pods_go_where_there_are_processors_for_them_too(users: UsersCluster) -> None:
+    users.create(asking("first", 100))
+    users.until(lambda: "first" in users.placed())
+    users.create(asking("second", 100))
+    users.until(lambda: "second" in users.placed())
+    placed = users.placed()
+    assert placed["first"] != placed["second"], "the kubelet would have turned it away"
+    users.create(asking("third", 20))
+    users.until(lambda: "third" in users.placed())
+    users.create(asking("never", 129))
+    users.until(lambda: any("129 CPUs are asked for, 128 are left" in message for *_, message in users.said))
+    assert "never" not in users.placed()
+
+
 # ---- moves
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from compass_abs.audit.kubernetes_rules import Place, Rules
+from compass_abs.audit.kubernetes_rules import Rules
 from compass_abs.engines import contract_files
 from compass_abs.engines.kubernetes import gangs, names, pods
 from compass_abs.engines.kubernetes.budgets import check_budgets
@@ -94,7 +94,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                 self._adopt(pod)
             self._heard[pods.key_of(pod)] = None
             for name in touched:
-                self._fleet.tell(name)
+                self._fleet.pods_changed(name)
         self._wake.set()
 
     def _adopt(self, pod: Object) -> None:
@@ -171,6 +171,8 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
         order_file.chmod(0o600)
         try:
             pod = own_pod(order, run, node, self.settings, self.owner, self.program, order_file)
+            if not run.pod:
+                self._fleet.check_room(node, pod)
             self._attach(run, self._create(pod, run))
             self._bind(run)
         except EngineRefusalError:
@@ -224,9 +226,11 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
 
     def _start_users(self, order: StartOrder, node: GpuNode) -> None:
         gang = self._users.gang_of(order)
-        rules = Rules(gang.members[order.run.number]["spec"], f"{gang.namespace}/{gang.name}")
+        template = gang.members[order.run.number]
+        rules = Rules(template["spec"], f"{gang.namespace}/{gang.name}")
         if not rules.allow(node.place):
             raise EngineRefusalError(f"node {node.name!r} is not one that {gang.name} may run on: {rules}")
+        self._fleet.check_room(node, template)
         with self._lock:
             run = self._runs.get(order.run)
             if run is None:
@@ -380,9 +384,9 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
         """True when any run of a job was ever started."""
         return self._files.fence(job_id) > 0
 
-    def places(self) -> dict[str, list[Place]]:
-        """Nodes by pool, as rules about nodes see them."""
-        return self._fleet.places()
+    def pools(self) -> dict[str, list[GpuNode]]:
+        """Nodes by pool."""
+        return self._fleet.pools()
 
     def _look_at_pod(self, run: PodRun) -> None:
         if run.alive and run.pod and self.pods.listed:

@@ -1,13 +1,18 @@
 """The cluster's nodes with GPUs: what each is good for, and what the controller has been told of it."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
-from compass_abs.audit.kubernetes_rules import Place
+from compass_abs.engines.kubernetes import pods
 from compass_abs.engines.kubernetes.client import Object
 from compass_abs.engines.kubernetes.ledger import Ledger
 from compass_abs.engines.kubernetes.nodes import GpuNode, read_node
+from compass_abs.engines.kubernetes.requests import requests_of
 from compass_abs.engines.protocol import EngineRefusalError, NodeHealth, NodeReport
+
+#: A node that lacks processors or memory is closed for so long, or until its pods change.
+_REMEMBERED = 60.0
 
 
 class Fleet:
@@ -21,6 +26,8 @@ class Fleet:
         #: The pool that each node was first seen in: it can't leave it under running jobs.
         self._pools: dict[str, str] = {}
         self._told: dict[str, NodeReport] = {}
+        #: Nodes with GPUs to spare that had no room for a pod otherwise: why, and until when that is remembered.
+        self._short: dict[str, tuple[str, float]] = {}
 
     def node_changed(self, kind: str, node: Object) -> None:
         """Takes a node into account."""
@@ -33,8 +40,14 @@ class Fleet:
                 self._nodes[name] = found
             self.tell(name)
 
+    def pods_changed(self, name: str) -> None:
+        """Something came to a node, or left it."""
+        with self._lock:
+            self._short.pop(name, None)
+            self.tell(name)
+
     def tell(self, name: str) -> None:
-        """Tells what a node is good for, unless that was told; also when its pods have changed."""
+        """Tells what a node is good for, unless that was told."""
         with self._lock:
             node, told = self._nodes.get(name), self._told.get(name)
             if node is not None:
@@ -63,6 +76,8 @@ class Fleet:
         elif health is NodeHealth.READY and foreign:
             whose = ", ".join("/".join(key) for key in sorted(foreign)[:5])
             health, detail = NodeHealth.CORDONED, f"{sum(foreign.values())} GPUs are held by pods of others: {whose}"
+        elif health is NodeHealth.READY and time.monotonic() < self._short.get(node.name, ("", 0.0))[1]:
+            health, detail = NodeHealth.CORDONED, self._short[node.name][0]
         return NodeReport(node.name, node.gpus, pool, health, detail)
 
     def usable(self, name: str) -> GpuNode:
@@ -81,10 +96,22 @@ class Fleet:
             node = self._nodes.get(name)
         return (node.address if node is not None else "") or name
 
-    def places(self) -> dict[str, list[Place]]:
-        """Nodes by pool, as rules about nodes see them."""
-        found: dict[str, list[Place]] = {}
+    def pools(self) -> dict[str, list[GpuNode]]:
+        """Nodes by pool."""
+        found: dict[str, list[GpuNode]] = {}
         with self._lock:
             for node in self._nodes.values():
-                found.setdefault(self._pools.get(node.name, node.pool), []).append(node.place)
+                found.setdefault(self._pools.get(node.name, node.pool), []).append(node)
         return found
+
+    def check_room(self, node: GpuNode, pod: Object) -> None:
+        """Refuses unless the node has the processors and the memory that a pod asks for; then it is closed for a while:
+        only GPUs count where it is decided who goes where.
+        """
+        short = node.capacity.minus(self._ledger.asked(node.name)).shortage(requests_of(pod))
+        if short:
+            said = f"no room for {pods.key_of(pod)[1]}: {short}"
+            with self._lock:
+                self._short[node.name] = (said, time.monotonic() + _REMEMBERED)
+                self.tell(node.name)
+            raise EngineRefusalError(f"node {node.name!r} has {said}")

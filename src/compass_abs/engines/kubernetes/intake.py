@@ -144,7 +144,7 @@ class Intake:
             alone=self._shape(first).alone,
         )
         pinned = self._pinned(members)
-        pool = choose_pool(members, self._engine.places())
+        pool = choose_pool(members, self._engine.pools())
         fields = job_fields(gang, members, self._engine.settings.resource, pool, pinned)
         self._engine.gangs.save(gang)
         try:

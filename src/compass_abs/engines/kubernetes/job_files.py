@@ -1,13 +1,16 @@
 """The job file that says the same as the pods of a gang."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compass_abs.audit.kubernetes_pods import MOVABLE, read_pod
-from compass_abs.audit.kubernetes_rules import Place, Rules, unmodelled
+from compass_abs.audit.kubernetes_rules import Rules, unmodelled
 from compass_abs.engines.kubernetes import gangs, names, pods
 from compass_abs.engines.kubernetes.client import Object
 from compass_abs.engines.kubernetes.gangs import Gang
+from compass_abs.engines.kubernetes.nodes import GpuNode
+from compass_abs.engines.kubernetes.requests import Amounts, requests_of
 from compass_abs.engines.protocol import CheckpointMode, EngineRefusalError
 
 #: Priorities of Kubernetes reach a thousand million; the controller's order needs no more than these.
@@ -56,22 +59,28 @@ def checkpoint_mode(pod: Object) -> str:
     return said
 
 
-def choose_pool(members: Sequence[Object], pools: Mapping[str, Sequence[Place]]) -> str:
-    """A pool all of whose nodes every member may use; the largest of several."""
+def choose_pool(members: Sequence[Object], pools: Mapping[str, Sequence[GpuNode]]) -> str:
+    """A pool all of whose nodes every member may use, and is small enough for; the largest of several."""
     chosen = pods.mark(members[0], names.POOL)
     rules = {found.signature: found for found in (Rules(pod["spec"], pods.key_of(pod)[1]) for pod in members)}
-    partly = ""
+    largest = functools.reduce(Amounts.most, map(requests_of, members))
+    partly = small = ""
     full: list[tuple[int, str]] = []
-    for pool, places in pools.items():
+    for pool, nodes in pools.items():
         if chosen and pool != chosen:
             continue
-        allowed = sum(all(each.allow(place) for each in rules.values()) for place in places)
-        if allowed == len(places):
+        allowed = sum(all(each.allow(node.place) for each in rules.values()) for node in nodes)
+        short = next(filter(None, (node.capacity.shortage(largest) for node in nodes)), "")
+        if allowed == len(nodes) and not short:
             full.append((-allowed, pool))
+        elif allowed == len(nodes):
+            small = f"{short} on an empty node of pool {pool!r}"
         elif allowed:
-            partly = f"allows {allowed} of the {len(places)} nodes of pool {pool!r}"
+            partly = f"allows {allowed} of the {len(nodes)} nodes of pool {pool!r}"
     if full:
         return min(full)[1]
+    if small:
+        raise EngineRefusalError(small)
     said = next(iter(rules.values()))
     if partly:
         raise EngineRefusalError(

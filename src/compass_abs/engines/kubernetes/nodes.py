@@ -8,6 +8,7 @@ from compass_abs.audit.kubernetes import POOL_LABELS
 from compass_abs.audit.kubernetes_rules import CONDITION_TAINTS, Place, taints_of
 from compass_abs.audit.values import whole
 from compass_abs.engines.kubernetes import names
+from compass_abs.engines.kubernetes.requests import Amounts, capacity_of
 from compass_abs.engines.protocol import NodeHealth
 
 #: Set by the cluster itself on nodes that it has lost.
@@ -27,8 +28,8 @@ class GpuNode:
     detail: str
     place: Place
     address: str
-    #: What it can give of other resources, as quantities: `cpu`, `memory`.
-    allocatable: Mapping[str, str]
+    #: What it can give beside GPUs.
+    capacity: Amounts
 
 
 def read_node(node: Mapping[str, Any], resource: str) -> GpuNode | None:
@@ -48,7 +49,14 @@ def read_node(node: Mapping[str, Any], resource: str) -> GpuNode | None:
         # Which of a pod's GPUs it is that broke, nobody knows from here.
         health, detail = NodeHealth.CORDONED, f"{capacity - usable} of {capacity} GPUs are broken or set aside"
     return GpuNode(
-        name, capacity, _pool(labels, place, capacity, resource), health, detail, place, _address(status), allocatable
+        name,
+        capacity,
+        _pool(labels, place, capacity, resource),
+        health,
+        detail,
+        place,
+        _address(status),
+        capacity_of(allocatable),
     )
 
 
