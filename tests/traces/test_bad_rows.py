@@ -1,5 +1,6 @@
 """What is wrong with a file is said with its name, the row and the value; or counted, when asked to skip."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -146,9 +147,25 @@ def test_broken_gzip_is_an_error_of_the_file(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_capacity_that_no_node_has_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="capacity is 3"):
-        read_trace(write(tmp_path, HELIOS_HEADER, GOOD), capacity=3)
+def test_pipe_is_refused_before_anybody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", Path("/dev/null")):
+        with pytest.raises(TraceError, match="pipes and devices can't be read"):
+            read_trace(path)
+
+
+def test_more_jobs_than_memory_holds_end_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compass_abs.traces.gathering.MOST_JOBS", 3)
+    path = write(tmp_path, HELIOS_HEADER, *(helios_row(i, i % 2) for i in range(8)))
+    # Rows that are left out take no memory and don't count.
+    with pytest.raises(TraceError, match=r"row 8 \(line 9\): more than 3 jobs.*cut the file"):
+        read_trace(path, bad_rows=BadRows.SKIP)
+
+
+@pytest.mark.parametrize("capacity", [3, 0, -8])
+def test_capacity_that_no_node_has_is_refused(tmp_path: Path, capacity: int) -> None:
+    with pytest.raises(TraceError, match=f"capacity is {capacity}"):
+        read_trace(write(tmp_path, HELIOS_HEADER, GOOD), capacity=capacity)
 
 
 # ---- whatever the bytes, never another exception

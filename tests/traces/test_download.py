@@ -172,9 +172,9 @@ def test_server_that_is_not_there_is_reported(tmp_path: Path) -> None:
         fetch_file(download, tmp_path, lambda done, total: None, pause=0.0)
 
 
-@pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://example.org/f", "f.csv"])
+@pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://example.org/f", "f.csv", "http://[bad/f.csv"])
 def test_address_that_is_no_web_address_is_refused(tmp_path: Path, url: str) -> None:
-    with pytest.raises(TraceError, match="expected a web address"):
+    with pytest.raises(TraceError, match=r"expected a web address|not a usable web address"):
         fetch_file(Download(url, "f.csv"), tmp_path, lambda done, total: None)
 
 
@@ -193,7 +193,14 @@ def test_member_of_an_archive_is_taken_out(site: Site, tmp_path: Path) -> None:
         archive.addfile(entry, io.BytesIO(CONTENT))
     site.files["/f.csv"] = packed.getvalue()
     download = site.download(path="philly/log", member="trace-data/log")
-    assert get(site, tmp_path, download).read_bytes() == CONTENT
+    seen: list[tuple[int, int | None]] = []
+    path = fetch_file(download, tmp_path, lambda done, total: seen.append((done, total)))
+    assert path.read_bytes() == CONTENT
+    # First how much has come, then how far it has been unpacked.
+    whole = len(packed.getvalue())
+    assert seen.count((0, whole)) == 1
+    assert seen.count((whole, whole)) >= 2
+    assert seen[-1] == (whole, whole)
     assert leftovers(tmp_path) == ["log"]
     with pytest.raises(TraceError, match="no other/log in it"):
         get(site, tmp_path, site.download(path="philly/other", member="other/log"))

@@ -160,7 +160,7 @@ def test_acme_rows_out_of_order_are_sorted_and_noted(tmp_path: Path) -> None:
     trace = read_trace(write(tmp_path, ACME_HEADER, *rows))
     assert [job.id for job in trace.jobs] == ["early", "late"]
     assert [job.submitted for job in trace.jobs] == [6 * 3600, 86400]
-    assert "1 rows were out of order" in trace.notes[0]
+    assert "1 row was out of order" in trace.notes[0]
 
 
 def test_converted_kalos_multiplies_iterations_by_their_length(tmp_path: Path) -> None:

@@ -200,6 +200,9 @@ def test_quantile_function_rises_and_meets_its_knots(p: float, q: float) -> None
     [
         (lambda: synthesize(simple(), 0), "days is 0"),
         (lambda: synthesize(simple(jobs_per_day=1e9), 1), "expected 1 to 20,000,000"),
+        (lambda: synthesize(simple(), 10**10), "days is 10000000000, expected a whole number from 1 to 36,525"),
+        (lambda: synthesize(simple().with_load(1e300), 36_525), "jobs over 36525 days, expected 1 to"),
+        (lambda: workload("venus").with_diurnal(1e308), "expected 24 finite rates"),
         (lambda: simple().with_load(0), "load is 0"),
         (lambda: simple().with_load(math.nan), "load is nan"),
         (lambda: simple().with_mix([0.5, 0.5]), "expected four shares"),
@@ -208,7 +211,7 @@ def test_quantile_function_rises_and_meets_its_knots(p: float, q: float) -> None
         (lambda: simple(shapes=(Shape(2, 1, 1.0),)).with_gangs(0.0), "nothing is left"),
         (lambda: simple().with_durations(-1.0), "durations is -1"),
         (lambda: simple().with_diurnal(-1.0), "diurnal is -1"),
-        (lambda: simple(hourly=(1.0,)), "expected 24 rates"),
+        (lambda: simple(hourly=(1.0,)), "expected 24 finite rates"),
         (lambda: simple(shapes=()), "no shapes"),
         (lambda: simple(shapes=(Shape(1, 9, 1.0),)), "g from 1 to 8"),
         (lambda: simple(durations=(Durations(1, ((0.0, 5.0), (1.0, 1.0))),)), "rising"),

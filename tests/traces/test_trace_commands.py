@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from typer.testing import CliRunner, Result
 from compass_abs.cli.main import app
 from compass_abs.model import CompassError
 from compass_abs.traces import read_trace
+from compass_abs.traces.calibration import model_as_json
+from compass_abs.traces.workloads import workload
 from tests.traces.files import HELIOS_HEADER, helios_row, write
 from tests.traces.test_download import CONTENT, Site, site  # noqa: F401 - a fixture
 
@@ -140,6 +144,28 @@ def test_synth_like_a_trace_and_from_its_model_file_agree(tmp_path: Path) -> Non
     compass("synth", "--like", "demo", "--seed", "3", "-o", first, "--model-out", model)
     compass("synth", model, "--seed", "3", "-o", second)
     assert read_trace(first).jobs == read_trace(second).jobs
+
+
+NONSENSE = ("NaN", "Infinity", "-1", "0", "1e308", "null", '"x"', "[]", "{}", "true", "1e-320")
+
+
+@pytest.mark.parametrize("value", NONSENSE)
+def test_synth_from_a_damaged_model_makes_jobs_or_says_what_is_wrong(tmp_path: Path, value: str) -> None:
+    whole = json.loads(model_as_json(replace(workload("phys-mix"), jobs_per_day=20.0)))
+    path, output = tmp_path / "m.json", tmp_path / "s.csv"
+    places: list[tuple[str, ...]] = [(key,) for key in whole]
+    places += [("hourly", 3), ("shapes", 2, 0), ("shapes", 2, 1), ("shapes", 2, 2)]  # type: ignore[list-item]
+    places += [("durations", 0, 0), ("durations", 0, 1, 1, 0), ("durations", 0, 1, 1, 1)]  # type: ignore[list-item]
+    for place in places:
+        damaged = json.loads(json.dumps(whole))
+        holder = damaged
+        for key in place[:-1]:
+            holder = holder[key]  # type: ignore[index]
+        holder[place[-1]] = json.loads(value)
+        path.write_text(json.dumps(damaged))
+        with suppress(CompassError):
+            compass("synth", path, "-o", output, "--force")
+            assert read_trace(output).synthetic, place
 
 
 def test_synth_with_nothing_to_write_or_a_bad_mix_says_so(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compass_abs.traces import Trace
+    from compass_abs.traces.composition import DayLine
     from compass_abs.traces.synthesis import WorkloadModel
 
 trace_app = typer.Typer(name="trace", help="Job traces: list, fetch, info, convert, synth.", no_args_is_help=True)
@@ -125,13 +126,18 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Instance shares (Table 1), arrivals, durations, days, WCC coverage, and what was left out and why."""
+    from compass_abs.cli.progress import progress_bar
     from compass_abs.cli.trace_tables import day_table, summary_tables
     from compass_abs.traces.composition import summarize, summarize_days
 
     read = _read(trace, format_, skip_bad_rows, any_order, capacity, origin, refill_tail, seed)
     part = _sliced(read, day, from_, to)
-    summary = summarize(part)
-    lines = summarize_days(part) if by_day else []
+    with progress_bar(f"measuring {part.name}", len(part.jobs)) as progress:
+        summary = summarize(part, progress)
+    lines: list[DayLine] = []
+    if by_day:
+        with progress_bar("measuring each day", len(part.jobs)) as progress:
+            lines = summarize_days(part, progress)
     if as_json:
         days = {"days": [asdict(line) for line in lines]} if by_day else {}
         typer.echo(json.dumps({**asdict(summary), **days}, indent=2, ensure_ascii=False))
@@ -162,6 +168,7 @@ def convert(
     force: Force = False,
 ) -> None:
     """Write a trace, or a slice of one, in the plain format (docs/traces.md)."""
+    _refuse_to_overwrite(output, force)
     read = _read(trace, format_, skip_bad_rows, any_order, capacity, origin, refill_tail, seed)
     part = _sliced(read, day, from_, to)
     # The file goes elsewhere; where this one lay on this machine is nobody's business.
@@ -191,6 +198,7 @@ def synth(
     force: Force = False,
 ) -> None:
     """Generate a synthetic trace, labelled as such, or the model behind one."""
+    from compass_abs.cli.progress import progress_bar
     from compass_abs.traces import TraceError
     from compass_abs.traces.calibration import calibrate, model_as_json
     from compass_abs.traces.synthesis import synthesize
@@ -228,7 +236,10 @@ def synth(
             "--longest": (longest, None),
             "--diurnal": (diurnal, 1.0),
         }
-        _write(replace(synthesize(chosen, days, seed), source=_command(Path(model).name, given)), output, force)
+        _refuse_to_overwrite(output, force)
+        with progress_bar(f"drawing {chosen.name}", days, what="days") as progress:
+            drawn = synthesize(chosen, days, seed, progress)
+        _write(replace(drawn, source=_command(Path(model).name, given)), output, force)
 
 
 def _command(model: str, given: "Mapping[str, tuple[object, object]]") -> str:
@@ -342,6 +353,7 @@ def _refuse_to_overwrite(path: Path, force: bool) -> None:
 def _write(trace: "Trace", output: Path, force: bool) -> None:
     from compass_abs.traces import write_trace
 
+    # Again: it may have come into being while the trace was read or drawn.
     _refuse_to_overwrite(output, force)
     write_trace(trace, output)
     label = "synthetic " if trace.synthetic else ""

@@ -113,14 +113,39 @@ def model_from_json(path: Path) -> WorkloadModel:
     """A model that `model_as_json` wrote, or that a user wrote by hand."""
     try:
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        fields["hourly"] = tuple(float(x) for x in fields["hourly"])
-        fields["shapes"] = tuple(Shape(int(w), int(g), float(x)) for w, g, x in fields["shapes"])
-        fields["durations"] = tuple(
-            Durations(int(limit), tuple((float(p), float(x)) for p, x in knots)) for limit, knots in fields["durations"]
-        )
-        fields["families"] = tuple((str(name), tuple(sizes)) for name, sizes in fields.get("families", []))
-        return WorkloadModel(**fields)
+        return _model(fields)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise TraceError(f"{path}: no workload model ({type(error).__name__}: {error})") from None
+
+
+def _model(fields: dict[str, Any]) -> WorkloadModel:
+    given = dict(fields)
+    for key in ("name", "calibrated_to"):
+        given[key] = _text(given[key])
+    for key in ("jobs_per_day", "day_spread", "batch", "batch_gap"):
+        if key in given:
+            given[key] = float(given[key])
+    given["capacity"] = _whole(given.get("capacity", 8))
+    given["hourly"] = tuple(float(x) for x in given["hourly"])
+    given["shapes"] = tuple(Shape(_whole(w), _whole(g), float(x)) for w, g, x in given["shapes"])
+    given["durations"] = tuple(
+        Durations(_whole(limit), tuple((float(p), float(x)) for p, x in knots)) for limit, knots in given["durations"]
+    )
+    given["families"] = tuple((_text(name), tuple(map(_whole, sizes))) for name, sizes in given.get("families", []))
+    return WorkloadModel(**given)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int | float) or value != int(value):
+        raise TypeError(f"{value!r} is no whole number")
+    return int(value)

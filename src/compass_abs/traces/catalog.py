@@ -208,6 +208,8 @@ def locate(name_or_path: str | Path) -> tuple[Path, Published | None]:
     if not path.exists():
         names = ", ".join(e.name for e in PUBLISHED)
         raise TraceError(f"{path}: no such file, and no trace of that name; names are {names}")
+    if not (path.is_file() or path.is_dir()):
+        raise TraceError(f"{path}: pipes and devices can't be read, as a trace is looked at twice; store it in a file")
     return path, _entry_of(path)
 
 

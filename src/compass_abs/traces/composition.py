@@ -1,12 +1,12 @@
 """What a workload is made of: instance sizes, arrivals, durations, and how often the WCC holds."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from compass_abs.model import Job
-from compass_abs.traces.sizing import cluster_size, concurrent_demand
+from compass_abs.traces.sizing import cluster_sizes, concurrent_demand
 from compass_abs.traces.trace import DAY, Trace, window
 
 _QUANTILES = (0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
@@ -118,12 +118,21 @@ class Summary:
     fleet: tuple[tuple[str, int, int], ...]
 
 
-def summarize(trace: Trace) -> Summary:
-    """Everything that `compass trace info` says of a trace or a slice of one."""
+def summarize(trace: Trace, progress: Callable[[int], None] | None = None) -> Summary:
+    """Everything that `compass trace info` says of a trace or a slice of one.
+
+    `progress` is called with the number of jobs whose day has been looked at.
+    """
     jobs, capacity = trace.jobs, trace.capacity
     days = trace.days()
-    per_day = [window(trace, (n - 1) * DAY, n * DAY).jobs for n in days]
-    sizes = sorted(len(part) for part in per_day)
+    sizes, throughout = [], 0
+    for n in days:
+        part = window(trace, (n - 1) * DAY, n * DAY).jobs
+        throughout += wcc_coverage(part, capacity) == 1.0
+        sizes.append(len(part))
+        if progress is not None:
+            progress(sum(sizes))
+    sizes.sort()
     durations = sorted(job.duration for job in jobs if job.duration is not None)
     counts = instance_counts(jobs, capacity)
     steps = list(concurrent_demand(jobs))
@@ -160,9 +169,9 @@ def summarize(trace: Trace) -> Summary:
         duration_quantiles={f"p{q * 100:.0f}": _quantile(durations, q) for q in _QUANTILES},
         demand_mean_gpus=gpu_seconds / support if support else 0.0,
         demand_peak_gpus=max((gpus for _, _, gpus in steps), default=0),
-        nodes={f"{eta:.2f}": cluster_size(jobs, eta, capacity) for eta in _ETAS},
+        nodes=_nodes(jobs, capacity),
         wcc_coverage=wcc_coverage(jobs, capacity),
-        days_wcc_throughout=sum(wcc_coverage(part, capacity) == 1.0 for part in per_day),
+        days_wcc_throughout=throughout,
         dropped=dict(trace.dropped),
         notes=trace.notes,
         fleet=tuple((group.model, group.gpus, group.nodes) for group in trace.fleet),
@@ -182,11 +191,16 @@ class DayLine:
     wcc_coverage: float
 
 
-def summarize_days(trace: Trace) -> list[DayLine]:
-    """A line for each day with jobs: its mix, its cluster, and how often the WCC holds on it."""
-    lines = []
+def summarize_days(trace: Trace, progress: Callable[[int], None] | None = None) -> list[DayLine]:
+    """A line for each day with jobs: its mix, its cluster, and how often the WCC holds on it.
+
+    `progress` is called with the number of jobs of the days done.
+    """
+    lines: list[DayLine] = []
+    done = 0
     for number in trace.days():
         jobs = window(trace, (number - 1) * DAY, number * DAY).jobs
+        done += len(jobs)
         lines.append(
             DayLine(
                 day=number,
@@ -194,11 +208,18 @@ def summarize_days(trace: Trace) -> list[DayLine]:
                 jobs=len(jobs),
                 gpus=sum(job.total_gpus for job in jobs),
                 instance_shares={k.value: share for k, share in instance_shares(jobs, trace.capacity).items()},
-                nodes={f"{eta:.2f}": cluster_size(jobs, eta, trace.capacity) for eta in _ETAS},
+                nodes=_nodes(jobs, trace.capacity),
                 wcc_coverage=wcc_coverage(jobs, trace.capacity),
             )
         )
+        if progress is not None:
+            progress(done)
     return lines
+
+
+def _nodes(jobs: Sequence[Job], capacity: int) -> dict[str, int]:
+    sizes = cluster_sizes(jobs, _ETAS, capacity)
+    return {f"{eta:.2f}": nodes for eta, nodes in zip(_ETAS, sizes, strict=True)}
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

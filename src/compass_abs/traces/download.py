@@ -10,8 +10,9 @@ import urllib.request
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from compass_abs.traces.catalog import Download, Published
 from compass_abs.traces.errors import TraceError
@@ -68,7 +69,7 @@ def fetch_file(download: Download, folder: Path, progress: Progress, pause: floa
         _check_content(partial, download)
         _validator_file(partial).unlink(missing_ok=True)
         if download.member:
-            _extract(partial, download.member, target)
+            _extract(partial, download.member, target, progress)
             partial.unlink()
         else:
             partial.replace(target)
@@ -81,12 +82,12 @@ def _download(url: str, partial: Path, progress: Progress) -> None:
     """Adds to the partial file whatever it lacks."""
     have = _size(partial)
     validator = _read(_validator_file(partial))
-    request = urllib.request.Request(url, headers={"User-Agent": "compass-abs", "Accept-Encoding": "identity"})
-    if have and validator:
-        request.add_header("Range", f"bytes={have}-")
-        # The rest of another version of the file would not fit what is here.
-        request.add_header("If-Range", validator)
     try:
+        request = urllib.request.Request(url, headers={"User-Agent": "compass-abs", "Accept-Encoding": "identity"})
+        if have and validator:
+            request.add_header("Range", f"bytes={have}-")
+            # The rest of another version of the file would not fit what is here.
+            request.add_header("If-Range", validator)
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
             resumes = response.status == 206 and _starts_at(response.headers.get("Content-Range"), have)
             if response.status == 206 and not resumes:
@@ -155,11 +156,25 @@ def _check_hash(path: Path, download: Download, consequence: str) -> None:
         raise TraceError(f"{path}: SHA-256 is {found}, the publisher's is {download.sha256}; {consequence}")
 
 
-def _extract(archive: Path, member: str, target: Path) -> None:
-    """Takes one file out of a tar archive."""
+class _Watched(FileIO):
+    """An archive that says how far it has been read."""
+
+    def __init__(self, path: Path, progress: Progress) -> None:
+        super().__init__(path)
+        self._progress = progress
+        self._size = path.stat().st_size
+
+    def readinto(self, buffer: Any) -> int:
+        found = super().readinto(buffer) or 0
+        self._progress(self.tell(), self._size)
+        return found
+
+
+def _extract(archive: Path, member: str, target: Path, progress: Progress) -> None:
+    """Takes one file out of a tar archive; `progress` is then told how far the archive has been read."""
     unpacked = target.with_name(target.name + ".unpacking")
     try:
-        with tarfile.open(archive) as packed:
+        with BufferedReader(_Watched(archive, progress), _CHUNK) as stored, tarfile.open(fileobj=stored) as packed:
             source = packed.extractfile(member)
             if source is None:
                 raise KeyError(member)

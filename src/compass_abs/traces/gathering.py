@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from compass_abs.model import Job
 from compass_abs.traces.errors import BadValueError, TraceError
-from compass_abs.traces.trace import DAY, Trace, sort_jobs
+from compass_abs.traces.trace import DAY, MOST_JOBS, Trace, sort_jobs
 from compass_abs.traces.values import instant
 
 
@@ -104,6 +104,10 @@ class Gatherer:
 
     def add(self, place: Place, row: JobRow) -> None:
         """Takes a row in."""
+        if len(self._rows) >= MOST_JOBS:
+            raise TraceError(
+                f"{self.file}, {place}: more than {MOST_JOBS:,} jobs, some 10 GB of memory; cut the file into parts"
+            )
         if row.id in self._ids:
             self.refuse(place, f"job {row.id!r} appeared before", "job id repeated")
             return
@@ -135,7 +139,8 @@ class Gatherer:
             )
         notes = []
         if self._disordered:
-            notes.append(f"{self._disordered} rows were out of order and have been sorted by time of submission")
+            rows = "1 row was" if self._disordered == 1 else f"{self._disordered:,} rows were"
+            notes.append(f"{rows} out of order and sorted by time of submission")
         return Trace(jobs, name, capacity, midnight, dict(self.dropped), tuple(notes), source=self.file)
 
     def _first_midnight(self, clock: Clock, origin: datetime | None) -> tuple[datetime | None, float]:

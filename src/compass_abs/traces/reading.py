@@ -38,7 +38,9 @@ def read_trace(
     """
     path, published = locate(name_or_path)
     chosen = _by_name(format) if format else _by_content(path)
-    nodes = capacity or chosen.declared_capacity(path) or (published.capacity if published else 8)
+    nodes = capacity
+    if nodes is None:
+        nodes = chosen.declared_capacity(path) or (published.capacity if published else 8)
     if largest_instance is not None:
         nodes = largest_instance
     elif nodes not in CAPACITIES and (capacity is not None or not 1 <= nodes <= LARGEST_CAPACITY * 8):

@@ -15,13 +15,14 @@ from statistics import NormalDist
 from compass_abs.model import Job
 from compass_abs.traces.composition import SizeClass, class_of
 from compass_abs.traces.errors import TraceError
-from compass_abs.traces.trace import DAY, Trace
+from compass_abs.traces.trace import DAY, MOST_JOBS, Trace
+from compass_abs.traces.values import MOST_GPUS, MOST_SECONDS
 
 HOUR = 3_600.0
 #: The next number of a seeded sequence, uniform in [0, 1).
 Draw = Callable[[], float]
-#: No synthetic trace is larger: a typing error in --days or --load would otherwise fill the memory.
-MOST_JOBS = 20_000_000
+#: A century; more is a typing error.
+MOST_DAYS = 36_525
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,19 @@ class WorkloadModel:
 
     def __post_init__(self) -> None:
         _positive(self.jobs_per_day, "jobs_per_day")
-        if len(self.hourly) != 24 or min(self.hourly) < 0 or not sum(self.hourly) > 0:
-            raise TraceError(f"hourly is {self.hourly}, expected 24 rates ≥ 0, not all 0")
+        if len(self.hourly) != 24 or not min(self.hourly) >= 0 or not 0 < sum(self.hourly) < math.inf:
+            raise TraceError(f"hourly is {self.hourly}, expected 24 finite rates ≥ 0, not all 0")
+        _within(self.day_spread, "day_spread", 0, 5)
+        _within(self.batch, "batch", 1, MOST_JOBS)
+        _within(self.batch_gap, "batch_gap", 0, DAY)
+        _within(self.capacity, "capacity", 1, MOST_GPUS)
         if not self.shapes or not self.durations:
             raise TraceError(f"model {self.name!r} has no shapes or no durations")
         for shape in self.shapes:
-            if not (shape.weight >= 0 and shape.instances >= 1 and 1 <= shape.gpus <= self.capacity):
+            if not (shape.weight >= 0 and 1 <= shape.instances <= MOST_GPUS and 1 <= shape.gpus <= self.capacity):
                 raise TraceError(f"shape {shape}: expected w ≥ 1, g from 1 to {self.capacity}, a weight ≥ 0")
+        if not 0 < sum(shape.weight for shape in self.shapes) < math.inf:
+            raise TraceError(f"model {self.name!r}: the weights of its shapes have no finite sum above 0")
         _check_probability_knots(self.durations)
 
     # ---- knobs
@@ -166,15 +173,19 @@ class WorkloadModel:
         return replace(self, shapes=kept)
 
 
-def synthesize(model: WorkloadModel, days: int = 1, seed: int = 0) -> Trace:
-    """A trace of the model, labelled synthetic."""
-    if days < 1:
-        raise TraceError(f"days is {days}, expected a whole number ≥ 1")
+def synthesize(
+    model: WorkloadModel, days: int = 1, seed: int = 0, progress: Callable[[int], None] | None = None
+) -> Trace:
+    """A trace of the model, labelled synthetic; `progress` is called with the days done."""
+    if not 1 <= days <= MOST_DAYS:
+        raise TraceError(f"days is {days}, expected a whole number from 1 to {MOST_DAYS:,}")
     draw = random.Random(seed).random
-    per_day = [_jobs_of_day(model, draw()) for _ in range(days)]
+    meant = model.jobs_per_day * days
+    # Looked at before anything is drawn: a typing error in --days or --load would otherwise fill the memory.
+    per_day = [_jobs_of_day(model, draw()) for _ in range(days)] if meant <= 2 * MOST_JOBS else []
     total = sum(per_day)
     if not 0 < total <= MOST_JOBS:
-        raise TraceError(f"{total:,} jobs over {days} days, expected 1 to {MOST_JOBS:,}")
+        raise TraceError(f"{total or meant:.3g} jobs over {days} days, expected 1 to {MOST_JOBS:,}")
     left = _allocated(model.shapes, total)
     rows: list[tuple[float, int, int, float, str]] = []
     for number, amount in enumerate(per_day):
@@ -185,6 +196,8 @@ def synthesize(model: WorkloadModel, days: int = 1, seed: int = 0) -> Trace:
             service = max(1.0, float(round(law.quantile(draw()))))
             family = _family(model, shape, draw) if model.families else "s"
             rows.append((number * DAY + submitted, shape.instances, shape.gpus, service, family))
+        if progress is not None:
+            progress(number + 1)
     rows.sort(key=lambda row: row[0])
     width = len(str(total))
     jobs = tuple(
@@ -277,6 +290,13 @@ def _check_probability_knots(laws: Sequence[Durations]) -> None:
         rising = all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(knots))
         if len(knots) < 2 or knots[0][0] != 0 or knots[-1][0] != 1 or knots[0][1] <= 0 or not rising:
             raise TraceError(f"durations {knots}: expected rising (probability, seconds) from probability 0 to 1")
+        if knots[-1][1] > MOST_SECONDS:
+            raise TraceError(f"durations {knots}: expected at most {MOST_SECONDS:,.0f} s (a century)")
+
+
+def _within(value: float, what: str, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise TraceError(f"{what} is {value}, expected a number from {least} to {most:,}")
 
 
 def _positive(value: float, what: str) -> float:

@@ -10,6 +10,8 @@ from compass_abs.model import Job
 from compass_abs.traces.errors import TraceError
 
 DAY = 86_400.0
+#: No trace has more jobs: a kept one takes half a kilobyte, and a machine that runs out of memory says nothing useful.
+MOST_JOBS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
