@@ -229,6 +229,13 @@ def test_multi_node_script_with_srun_works_with_its_partition_changed(users: Use
 
 
 @pytest.mark.engine
+def test_instances_are_billed_to_the_account_of_their_script(users: Users, cluster: SlurmCluster) -> None:
+    users.sbatch("#!/bin/bash\n#SBATCH -p compass-inbox\n#SBATCH --account=physics\n#SBATCH --gres=gpu:2\nsleep 60\n")
+    users.until(lambda: users.phases() == ["running"])
+    assert cluster.run("squeue", "-h", "-p", "compass", "-O", "Account").split() == ["physics"]
+
+
+@pytest.mark.engine
 def test_array_runs_as_its_tasks(users: Users, tmp_path: Path) -> None:
     script = "#!/bin/bash\n#SBATCH -p compass-inbox\n#SBATCH --array=2-8:3\n#SBATCH --gpus-per-node=2\n"
     number = users.sbatch(script + 'echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT on $SLURM_NNODES"\n')

@@ -18,6 +18,7 @@ from compass_abs.engines.local.run_files import read_json, write_json
 from compass_abs.engines.protocol import EngineRefusalError, EngineUnavailableError
 from compass_abs.engines.slurm.commands import SlurmCommands
 from compass_abs.engines.slurm.reading import SlurmJob, gpu_counts, number, text
+from compass_abs.engines.slurm.submission import BILLING
 from compass_abs.engines.submitting import Jobs
 from compass_abs.model import CompassError
 
@@ -125,6 +126,7 @@ class Intake:
             "gpus_per_instance": _gpus(job, 1 if array else instances),
             "command": [sys.executable, "-I", "-S", str(self._folder / _BATCH.name), "run", str(order_file)],
             "workdir": folder,
+            "env": {name: said for name, field in BILLING.items() if (said := text(job.raw.get(field)))},
             "labels": {"slurm-job": str(job.id)},
         }
         minutes = number(job.raw.get("time_limit"))

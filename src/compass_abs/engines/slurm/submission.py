@@ -10,6 +10,8 @@ from compass_abs.engines.protocol import RunId, StartOrder
 from compass_abs.engines.slurm.reading import SlurmNode
 
 _COMMENT = "compass"
+#: What sbatch itself reads from the environment of who calls it, and what a job may so say of who pays for it.
+BILLING = {"SBATCH_ACCOUNT": "account", "SBATCH_QOS": "qos", "SBATCH_WCKEY": "wckey"}
 
 
 def comment(owner: str, run: RunId) -> str:
@@ -53,6 +55,8 @@ def options(order: StartOrder, owner: str, node: SlurmNode, partition: str, log:
     ]
     if mebibytes > 0:
         found.append(f"--mem={max(1, mebibytes)}M")
+    said = dict(order.workload.environment)
+    found += [f"--{option}={said[name]}" for name, option in BILLING.items() if said.get(name)]
     if order.deadline is not None:
         found.append(f"--time={max(1, math.ceil((order.deadline - time.time()) / 60) + 1)}")
     found.append(f"--dependency=afterany:{':'.join(map(str, after))}" if after else "--hold")
