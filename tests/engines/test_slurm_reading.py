@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from compass_abs.engines import supervised_engine
-from compass_abs.engines.protocol import NodeHealth
+from compass_abs.engines.protocol import EngineUnavailableError, NodeHealth
+from compass_abs.engines.slurm.commands import SlurmCommands
 from compass_abs.engines.slurm.reading import gpu_counts, number, read_jobs, read_nodes
 from compass_abs.engines.slurm.snapshot import Snapshot, node_names, node_report
 
@@ -41,6 +42,24 @@ def test_job_of_old_and_new_releases_reads_the_same(value: dict[str, object]) ->
     assert (job.id, job.comment, job.code, job.signal, job.gpus) == (7, "compass:ab:job/0@1", 3, 0, (2,))
     assert job.active
     assert not job.ended
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ['{"jobs": null}', '{"warnings": []}', "[]", "slurm_load_jobs: hello", '{"jobs": [], "errors": [{"error": "x"}]}'],
+)
+def test_list_of_jobs_that_is_not_there_is_not_taken_for_an_empty_one(
+    printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, said in (("sbatch", ""), ("squeue", printed), ("scontrol", printed)):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    commands = SlurmCommands()
+    for question in (commands.jobs, commands.nodes):
+        with pytest.raises(EngineUnavailableError):
+            question()
 
 
 def test_job_that_is_over_has_ended() -> None:

@@ -217,7 +217,7 @@ class RayEngine(SupervisedEngine[RayRun]):
             for run in self._runs.values()
             if run.node == order.node and run.alive and run.run != order.run
         )
-        foreign = self._foreign.look(order.node, 0, 0, 0.0) if report.health is NodeHealth.CORDONED else 0
+        foreign = self._foreign.held(order.node) if report.health is NodeHealth.CORDONED else 0
         free = report.gpus - ours - foreign
         if free < order.gpus:
             raise EngineRefusalError(

@@ -61,6 +61,10 @@ class Foreign:
             self._since[node] = (foreign, now)
         elif now - since >= _SETTLED or foreign == 0:
             self._settled[node] = foreign
+        return self.held(node)
+
+    def held(self, node: str) -> int:
+        """What that was when it was last looked at."""
         return self._settled.get(node, 0)
 
 

@@ -60,7 +60,7 @@ class SlurmCommands:
             raise kind(f"{' '.join(command[:2])}: {said}")
         return done.stdout
 
-    def _json(self, command: Sequence[str]) -> dict[str, Any]:
+    def _json(self, command: Sequence[str], wanted: str) -> dict[str, Any]:
         try:
             document = json.loads(self.run(command))
         except EngineRefusalError as error:
@@ -73,21 +73,24 @@ class SlurmCommands:
         if errors:
             # 22.05 ends with 0 and an empty list when slurmctld doesn't answer: every job would seem gone.
             raise EngineUnavailableError(f"{' '.join(command)}: {json.dumps(errors)[:500]}")
+        if not isinstance(document.get(wanted), list):
+            # Of a release that calls it otherwise: a list that isn't there is not an empty one.
+            raise EngineUnavailableError(f"{' '.join(command)}: there is no list {wanted!r} in what it printed")
         return document
 
     def jobs(self) -> list[SlurmJob]:
         """All jobs that Slurm still knows, ended ones included."""
-        return read_jobs(self._json(("squeue", "--all", "--states=all", "--json")))
+        return read_jobs(self._json(("squeue", "--all", "--states=all", "--json"), "jobs"))
 
     def nodes(self) -> list[SlurmNode]:
         """All nodes. 22.05 knows them one by one in `sinfo --json`, later releases in `scontrol show node --json`."""
         try:
-            return read_nodes(self._json(self._nodes_command))
+            return read_nodes(self._json(self._nodes_command, "nodes"))
         except EngineUnavailableError as error:
             if "unrecognized option" not in str(error) or self._nodes_command[0] == "sinfo":
                 raise
         self._nodes_command = ("sinfo", "--all", "--json")
-        return read_nodes(self._json(self._nodes_command))
+        return read_nodes(self._json(self._nodes_command, "nodes"))
 
     def submit(self, options: Sequence[str], script: str) -> int:
         """Submits a batch script; its job's id."""
