@@ -87,6 +87,24 @@ def test_drained_node_is_emptied_and_the_migration_told(client: TestClient) -> N
     assert client.post(f"/api/v1/nodes/{node}/undrain").json()["status"] == "up"
 
 
+def test_history_of_a_job_tells_what_happened_in_order(client: TestClient) -> None:
+    job = client.post("/api/v1/jobs", json=JOB).json()["id"]
+    node = wait_for(client, job, "running")["nodes"][0]
+    client.post(f"/api/v1/nodes/{node}/drain")
+    until(lambda: client.get("/api/v1/migrations").json(), lambda found: found["total"] > 0)
+    client.post(f"/api/v1/jobs/{job}/cancel")
+    wait_for(client, job, "cancelled")
+    events = client.get(f"/api/v1/jobs/{job}/history").json()["events"]
+    told = [event["text"] for event in events]
+    assert told[0] == "submitted"
+    assert told[1].startswith(f"starts on {node}")
+    assert any(text.startswith("migration m1 to ") for text in told)
+    assert any(text.startswith("migration m1 done after ") for text in told)
+    assert told[-1].startswith("cancelled")
+    assert [event["time"] for event in events] == sorted(event["time"] for event in events)
+    assert client.get("/api/v1/jobs/nope/history").status_code == 404
+
+
 def test_waiting_job_is_explained(client: TestClient) -> None:
     client.post("/api/v1/jobs", json={**JOB, "instances": 4, "gpus_per_instance": 8})
     job = client.post("/api/v1/jobs", json=JOB).json()["id"]

@@ -1,6 +1,7 @@
 """The command line against a running controller, as a user would."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -62,7 +63,11 @@ def test_job_goes_through_its_life_by_commands(url: str, tmp_path: Path) -> None
         if "done: " in run("describe", job):
             break
         time.sleep(0.02)
-    assert "migration    m1 (drain) done" in run("describe", job)
+    told = run("describe", job)
+    assert "migration    m1 (drain) done" in told
+    story = [line[16:].split(" ", 1)[0] for line in told.splitlines() if re.match(r"\d\d-\d\d \d\d:", line)]
+    assert story[:3] == ["submitted", "starts", "trains"]
+    assert story[-1] == "migration"
     assert "up" in run("undrain", node)
     assert "paused" in run("pause")
     assert "shown, not made" in run("plan")

@@ -14,6 +14,7 @@ import uvicorn
 from compass_abs.controller.api import make_app
 from compass_abs.controller.job_spec import check_job
 from compass_abs.controller.service import Service
+from compass_abs.model import NodeStatus
 from tests.controller.running import service
 
 pytestmark = pytest.mark.browser
@@ -163,6 +164,40 @@ def test_page_fits_a_telephone_and_a_finger(browser: Any, tmp_path: Path) -> Non
         # In one line: a column too narrow would break the id at every letter.
         assert tab.locator("#running .job", has_text=job).bounding_box()["height"] < 40
         assert tab.locator("[data-node=n0] button").evaluate("button => getComputedStyle(button).opacity") == "1"
+
+
+def test_page_of_a_job_tells_its_history_and_shows_every_start(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
+        job = submit(running, instances=2)
+        tab.click(f"#running >> text={job}")
+        tab.wait_for_selector(".events >> text=starts on n0")
+        assert not tab.locator("select[aria-label=Start]").is_visible()
+        running.ask(lambda c: c.set_node("n0", NodeStatus.DRAINING))
+        tab.wait_for_selector(".events >> text=/migration m1 done after/")
+        tab.wait_for_selector(".move >> text=/m1 .drain. done: n0/")
+        tab.select_option("select[aria-label=Start]", "1")
+        tab.select_option("select[aria-label=Instance]", "1")
+        tab.wait_for_selector("#log >> text=/step 1|nothing printed/")
+
+
+def test_log_stays_where_its_reader_is(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
+        lines = [f"line {number}\n" for number in range(400)]
+        running.engine.read_log = lambda run, offset, limit: "".join(lines).encode()  # type: ignore[method-assign]
+        job = submit(running)
+        tab.click(f"#running >> text={job}")
+        at_end = "(log => log.scrollTop + log.clientHeight >= log.scrollHeight - 4)(document.getElementById('log'))"
+        tab.wait_for_selector("#log >> text=line 399")
+        until(tab, at_end)
+        lines.append("new line\n")
+        tab.wait_for_selector("#log >> text=new line")
+        until(tab, at_end)
+        tab.evaluate("document.getElementById('log').scrollTop = 50")
+        tab.focus("#log")
+        lines.append("newest line\n")
+        tab.wait_for_selector("#log >> text=newest line")
+        assert tab.evaluate("document.getElementById('log').scrollTop") == 50
+        assert tab.evaluate("document.activeElement.id") == "log"
 
 
 @pytest.mark.slow

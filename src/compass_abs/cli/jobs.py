@@ -16,6 +16,8 @@ _NODE = typer.Argument(help="A node's name, as `compass nodes` shows it.")
 _JOB = typer.Argument(..., help="A job's id, as `compass ps` shows it.")
 _FILE = typer.Argument(..., help="A job file in YAML; - for standard input.")
 _JOBS = typer.Argument(..., help="Ids of jobs.")
+#: Events of a job that `describe` prints, the latest.
+_EVENTS_SHOWN = 20
 _COLOURS = {
     "queued": "yellow",
     "starting": "cyan",
@@ -87,13 +89,14 @@ def ps(
 
 
 def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> None:
-    """Show everything about a job: where it runs, its checkpoints, its migrations and how long each phase took."""
+    """Show everything about a job: where it runs, its checkpoints, migrations by phase, and what happened when."""
     from compass_abs.controller.client import Client
 
     with Client(url) as client:
         found = client.get(f"/jobs/{quote(job)}")
+        events = client.get(f"/jobs/{quote(job)}/history")["events"]
     if as_json:
-        _print_json(found)
+        _print_json({**found, "events": events})
         return
     echo = typer.echo
     echo(f"{found['id']}  {_clean(found['name'])}  {found['phase']}  {found['instances']} × {found['gpus']} GPUs")
@@ -114,6 +117,11 @@ def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> 
         echo(
             f"migration    {past['id']} ({past['cause']}) {past['outcome']}: {moved}  {seconds}  {_clean(past['why'])}"
         )
+    if len(events) > _EVENTS_SHOWN:
+        echo(f"              {len(events) - _EVENTS_SHOWN} earlier events with --json")
+    for event in events[-_EVENTS_SHOWN:]:
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(event["time"]))
+        echo(f"{when}  {_clean(event['text'])}")
 
 
 def logs(

@@ -24,6 +24,7 @@ from compass_abs.controller.reconcile import Controller, NotReadyError
 from compass_abs.controller.records import Record, encode
 from compass_abs.controller.sampling import Sampler
 from compass_abs.controller.service import Event, Service, ServiceError
+from compass_abs.controller.story import MOST_READ, story
 from compass_abs.engines.protocol import EngineRefusalError, EngineUnavailableError, RunId
 from compass_abs.model import CompassError, NodeStatus, UnknownJobError, UnknownNodeError
 
@@ -71,6 +72,7 @@ class Api:
             Route(f"{v1}/jobs/{{job}}/cancel", self._cancel, methods=["POST"]),
             Route(f"{v1}/jobs/{{job}}/logs", self._logs),
             Route(f"{v1}/jobs/{{job}}/explain", self._explain),
+            Route(f"{v1}/jobs/{{job}}/history", self._story),
             Route(f"{v1}/nodes", self._nodes),
             Route(f"{v1}/nodes/{{node}}/{{action}}", self._node, methods=["POST"]),
             Route(f"{v1}/plan", self._plan),
@@ -155,6 +157,10 @@ class Api:
     async def _explain(self, request: Request) -> Response:
         job = request.path_params["job"]
         return JSONResponse(await self._do(lambda c: views.explain_job(c, c.entry(job))))
+
+    async def _story(self, request: Request) -> Response:
+        job = request.path_params["job"]
+        return JSONResponse({"events": story(await self._do(lambda c: c.records_of(job, MOST_READ)))})
 
     async def _logs(self, request: Request) -> Response:
         job, number = request.path_params["job"], _number(request, "instance", 0)

@@ -32,6 +32,9 @@ class Journal(Protocol):
     def replay(self) -> Iterator[Record]:
         """Every record since the beginning, in order."""
 
+    def of_job(self, job_id: str, most: int) -> list[Record]:
+        """The latest records of a job, in order."""
+
     def close(self) -> None:
         """Lets go of the file and the lock."""
 
@@ -80,6 +83,7 @@ class SqliteJournal:
                 "(sequence INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, job TEXT NOT NULL, "
                 "body TEXT NOT NULL)"
             )
+            database.execute("CREATE INDEX IF NOT EXISTS by_job ON journal(job) WHERE job != ''")
             # History can't be rewritten, not even by mistake.
             for verb in ("UPDATE", "DELETE"):
                 database.execute(
@@ -115,6 +119,14 @@ class SqliteJournal:
         ):
             yield decode(kind, body, sequence)
 
+    def of_job(self, job_id: str, most: int) -> list[Record]:
+        """The latest records of a job, in order."""
+        rows = self._database.execute(
+            "SELECT sequence, kind, body FROM journal WHERE job = ? AND job != '' ORDER BY sequence DESC LIMIT ?",
+            (job_id, most),
+        ).fetchall()
+        return [decode(kind, body, sequence) for sequence, kind, body in reversed(rows)]
+
     def close(self) -> None:
         """Lets go of the file and the lock; a second time does nothing."""
         self._database.close()
@@ -145,6 +157,10 @@ class MemoryJournal:
         """Every record since the beginning, in order."""
         for sequence, (kind, _, body) in enumerate(self.rows, 1):
             yield decode(kind, body, sequence)
+
+    def of_job(self, job_id: str, most: int) -> list[Record]:
+        """The latest records of a job, in order."""
+        return [decode(kind, body) for kind, job, body in self.rows if job == job_id][-most:]
 
     def close(self) -> None:
         """Nothing to let go of."""

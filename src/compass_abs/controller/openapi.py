@@ -59,6 +59,7 @@ def _paths() -> dict[str, Any]:
         "/api/v1/jobs/{job}/cancel": {"post": _read("Ends a job.", [job])},
         "/api/v1/jobs/{job}/logs": {"get": _text("What an instance printed.", [job, *reading])},
         "/api/v1/jobs/{job}/explain": {"get": _read("Why a job waits, and what would let it start.", [job])},
+        "/api/v1/jobs/{job}/history": {"get": _read("What happened to a job, the latest last.", [job])},
         "/api/v1/nodes": {"get": _read("Nodes and what is on them.")},
         "/api/v1/nodes/{node}/{action}": {"post": _read("Drains, cordons or brings back a node.", [node, node_action])},
         "/api/v1/plan": {"get": _read("What is being moved, what would be, and why.")},

@@ -206,6 +206,10 @@ class Controller:
             raise UnknownJobError(f"there is no job {job_id!r}")
         return entry
 
+    def records_of(self, job_id: str, most: int) -> list[Record]:
+        """The latest durable records of a job, in order."""
+        return self._journal.of_job(self.entry(job_id).id, most)
+
     # ---- told by the engine
 
     def on_report(self, report: Report) -> None:

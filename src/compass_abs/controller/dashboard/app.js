@@ -6,6 +6,8 @@ import { drawCurve } from "./curves.js";
 import { drawCluster, drawMoves } from "./cluster.js";
 import { closePanel, followAddress, openJob, refreshPanel } from "./panel.js";
 
+// Rows of a table: what a person reads, and a browser draws, at once.
+const MOST_ROWS = 200;
 const byId = (id) => document.getElementById(id);
 const state = { picture: null, history: [], stale: true };
 
@@ -42,7 +44,10 @@ function rows(id, items, make, nothing, columns) {
     body.replaceChildren(element("tr", {}, element("td", { class: "empty", colspan: columns }, text(nothing))));
     return;
   }
-  patch(body, items, (job) => job.id, (job) => element("tr", {}, ...make(job)));
+  const shown = items.slice(0, MOST_ROWS);
+  if (items.length > MOST_ROWS) shown.push({ id: "", more: `and ${items.length - MOST_ROWS} more: compass ps lists them` });
+  patch(body, shown, (job) => job.id, (job) => (job.more
+    ? element("tr", {}, element("td", { class: "empty", colspan: columns }, text(job.more))) : element("tr", {}, ...make(job))));
 }
 
 const size = (job) => `${job.instances} × ${job.gpus}`;

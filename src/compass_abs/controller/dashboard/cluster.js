@@ -44,9 +44,9 @@ export function drawCluster(target, picture, open, drain) {
 // A dashed arc from where each instance leaves to where it arrives.
 export function drawMoves(target, cluster, picture) {
   const base = target.getBoundingClientRect();
+  const rows = new Map([...cluster.children].map((child) => [child.dataset.node, child]));
   const middle = (name) => {
-    const row = [...cluster.children].find((child) => child.dataset.node === name);
-    const box = row?.querySelector(".gpus").getBoundingClientRect();
+    const row = rows.get(name), box = row?.querySelector(".gpus").getBoundingClientRect();
     return box && { x: box.x + box.width / 2 - base.x, y: box.y + box.height / 2 - base.y };
   };
   const paths = [];

@@ -1,5 +1,5 @@
 // Curves over time.
-import { svg } from "./parts.js";
+import { since, svg } from "./parts.js";
 
 export function drawCurve(target, output, samples, value, least, words) {
   if (samples.length < 2) return;
@@ -9,6 +9,10 @@ export function drawCurve(target, output, samples, value, least, words) {
   const line = `M${samples.map(point).join("L")}`;
   target.setAttribute("viewBox", "0 0 1000 100");
   target.setAttribute("preserveAspectRatio", "none");
-  target.replaceChildren(svg("path", { class: "area", d: `${line}L1000 98L0 98Z` }), svg("path", { class: "line", d: line }));
+  target.replaceChildren(svg("path", { class: "rule", d: "M0 4H1000M0 98H1000" }),
+    svg("path", { class: "area", d: `${line}L1000 98L0 98Z` }), svg("path", { class: "line", d: line }));
+  const [most, ago] = target.closest("figure").querySelectorAll(".most, .ago");
+  most.textContent = words(top);
+  ago.textContent = `${since(first, first + span)} ago`;
   output.textContent = words(value(samples[samples.length - 1]));
 }

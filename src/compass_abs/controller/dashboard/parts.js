@@ -49,6 +49,12 @@ export function since(then, now) {
   return `${Math.floor(seconds)} s`;
 }
 
+// A moment on the watch of whoever looks; with its day when that isn't today.
+export function clock(seconds) {
+  const moment = new Date(1000 * seconds), time = moment.toLocaleTimeString();
+  return moment.toDateString() === new Date().toDateString() ? time : `${moment.toLocaleDateString()} ${time}`;
+}
+
 // Replaces only the children whose content changed, so that what a user points at or has focused stays.
 export function patch(parent, items, key, make) {
   const known = new Map([...parent.children].filter((child) => child.dataset.key).map((child) => [child.dataset.key, child]));
