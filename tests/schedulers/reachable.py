@@ -14,12 +14,20 @@ Shape = tuple[tuple[int, tuple[int, ...]], ...]
 def shape_of(state: ClusterState) -> Shape:
     """The same value for states that differ only in the names of nodes and jobs."""
     gangs = [(gang.job.gpus, gang.nodes) for gang in state.gangs.values()]
+    if all(len(nodes) == 1 for _, nodes in gangs):
+        return of_single_instances(state)
     used = sorted({node for _, nodes in gangs for node in nodes})
     candidates = permutations(range(len(used)))
     return min(
         tuple(sorted((gpus, tuple(sorted(order[used.index(n)] for n in nodes))) for gpus, nodes in gangs))
         for order in candidates
     )
+
+
+def of_single_instances(state: ClusterState) -> Shape:
+    """The same where nothing ties nodes together but their order: sorting by content is enough."""
+    contents = sorted(tuple(sorted(node.contents.values(), reverse=True)) for node in state.nodes)[::-1]
+    return tuple(sorted((gpus, (index,)) for index, held in enumerate(contents) for gpus in held))
 
 
 def rebuild(make: Callable[[ClusterState], Scheduler], shape: Shape, nodes: int, capacity: int) -> Scheduler:

@@ -249,6 +249,10 @@ class AnchorBasedSpace:
         """Unprofiled free GPUs of a slotted node."""
         return max(0, self._capacity - self.width[index] - max(0, self.singles[index] - self.gap[index]))
 
+    def is_wide(self, index: int) -> bool:
+        """Whether a node's slots reach beyond the largest power of two in a capacity that isn't one."""
+        return self._widest < self.width[index] < self._capacity
+
     def residual(self, index: int) -> int:
         """1-GPU instances of a slotted node that no slot has a place for."""
         width = self.width[index]

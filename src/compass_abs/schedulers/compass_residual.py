@@ -79,6 +79,7 @@ class CompassAbsResidual(CompassAbs):
             self._join_slots()
             if space.uneven:
                 self._fill_vacancies()
+                self._fill_wide_nodes()
             self._drain_pool()
         self._merge()
 
@@ -110,6 +111,29 @@ class CompassAbsResidual(CompassAbs):
             for single in space.residual_first(source)[:wanted]:
                 self._move(single, 1, source, target, Cause.SLOT)
             holders = [index for index in holders if space.residual(index) and space.room(index)]
+
+    def _fill_wide_nodes(self) -> None:
+        """Fills nodes whose slots are wider than P, the largest power of two in K, while two slotted nodes have room.
+
+        Deviation: joining needs room for a block of slots. Beside P such a node has less where K - P is no power of two
+        (two nodes of 7 with {4, 2} have one each), so 1-GPU instances fill them: from partial and full pool nodes, then
+        the residual fillers of nodes with narrower slots, which may be joined afterwards.
+        """
+        space = self.space
+        while space.partial[SLOTTED] > 1:
+            target = next((index for index in space.movable_slotted() if space.is_wide(index)), -1)
+            if target < 0:
+                return
+            source = space.sparsest_movable_pool(self.state.capacity)
+            taken = space.singles_on(source) if source >= 0 else []
+            if source < 0:
+                narrow = [index for index in space.overfull if not space.is_wide(index)]
+                source = max(narrow, key=lambda index: (space.residual(index), -index), default=-1)
+                taken = space.residual_first(source)[: space.residual(source)] if source >= 0 else []
+            if not taken:
+                return
+            for single in taken[: space.room(target)]:
+                self._move(single, 1, source, target, Cause.POOL)
 
     def _merge(self) -> None:
         """Fills rooms of slotted nodes with 1-GPU instances of other partial nodes while that leaves fewer partial."""
