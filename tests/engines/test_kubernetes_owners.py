@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings
+from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings, names
 from compass_abs.engines.kubernetes.client import Object
 from tests.engines.kubernetes_cluster import KubernetesCluster
 from tests.engines.users_pods import UsersCluster, pod, sleeping
@@ -161,3 +161,17 @@ def test_gang_of_an_owner_that_is_deleted_is_cancelled(users: UsersCluster) -> N
     assert users.client.delete(f"{path}/gone")
     # Its pods go with it: the garbage collector's doing.
     users.until(lambda: users.phases() == ["cancelled"])
+
+
+def test_owner_or_marks_that_make_no_sense_trouble_nobody_else(users: UsersCluster) -> None:
+    odd = make(users, "PyTorchJob", "odd", {"pytorchReplicaSpecs": {"Worker": {"replicas": None, "template": "none"}}})
+    users.create(owned(odd, "odd-worker-0", {"training.kubeflow.org/job-name": "odd"}))
+    long, forged = pod("long", sleeping(), 8), pod("forged", sleeping(), 8)
+    long["metadata"]["annotations"] = {names.JOB: "long\ntwo", names.SIZE: "9" * 5000, names.RETRIES: "²"}
+    forged["metadata"]["annotations"] = {names.OWNER: users.engine.owner, names.RUN: "x/0@" + "9" * 5000}
+    users.create(long)
+    users.create(forged)
+    users.create(pod("plain", sleeping(), 8))
+    users.until(lambda: "plain" in users.placed())
+    assert set(users.placed()) == {"plain"}
+    assert {name for name, reason, _ in users.said if reason == "CanNotRun"} == {"long", "odd-worker-0"}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from compass_abs.engines.kubernetes import pods
+from compass_abs.engines.kubernetes import names, pods
 from compass_abs.engines.kubernetes.client import Client, Object
 from compass_abs.engines.protocol import EngineRefusalError
 
@@ -51,8 +51,8 @@ def _name(budget: Object) -> str:
 def _pods(value: object, total: int) -> int:
     """A number of pods, or a share of them, rounded up as Kubernetes does."""
     if isinstance(value, str) and value.endswith("%"):
-        return -(-int(value[:-1]) * total // 100)
-    return int(str(value))
+        return -(-names.count(value[:-1]) * total // 100)
+    return names.count(value)
 
 
 def selects(selector: Mapping[str, Any] | None, pod: Object) -> bool:

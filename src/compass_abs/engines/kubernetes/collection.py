@@ -1,8 +1,8 @@
 """A copy of all objects of a kind that follows the server: one list, then a watch that is taken up where it broke."""
 
-import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Callable
 
 from compass_abs.engines.kubernetes.client import Client, GoneError, Object
@@ -125,8 +125,13 @@ class Collection:
 
     def _tell(self, kind: str, obj: Object) -> None:
         # An object that makes no sense must not keep the others from being seen.
-        with contextlib.suppress(CompassError):
+        try:
             self._changed(kind, obj)
+        except CompassError:
+            return
+        except Exception:
+            # A defect, told with where it is; but one pod that somebody made up must not blind us to all others.
+            traceback.print_exc()
 
 
 def _key(obj: Object) -> tuple[str, str]:

@@ -97,9 +97,16 @@ class Intake:
         if known is None or time.monotonic() > known.until:
             if len(self._shapes) > _MOST_SHAPES:
                 self._shapes.clear()
-            alone, key = self._owners.is_alone(pod), membership(pod).key
+            key = membership(pod).key
+            try:
+                alone = self._owners.is_alone(pod)
+                size = 1 if alone else self._owners.size(pod)
+            except EngineUnavailableError:
+                raise
+            except (CompassError, AttributeError, TypeError, ValueError):
+                # An owner that makes no sense is its own gang's trouble, nobody else's.
+                alone, size = False, 0
             key = (key[0], pods.key_of(pod)[1], _uid(pod)) if alone else key
-            size = 1 if alone else self._owners.size(pod)
             known = self._shapes[_uid(pod)] = _Shape(key, size, alone, time.monotonic() + _TRY_AGAIN)
         return known
 

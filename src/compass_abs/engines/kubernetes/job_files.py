@@ -35,12 +35,14 @@ def job_fields(gang: Gang, members: Sequence[Object], resource: str, pool: str, 
         "priority": min(max(int((first["spec"].get("priority")) or 0), _PRIORITIES[0]), _PRIORITIES[1]),
         "labels": {"kubernetes-namespace": gang.namespace, "kubernetes-gang": gang.name[:1000]},
     }
-    retries = pods.mark(first, names.RETRIES)
-    if retries.isdigit() and not gang.owned:
-        fields["retries"] = int(retries)
+    retries = names.count(pods.mark(first, names.RETRIES))
+    if retries and not gang.owned:
+        fields["retries"] = retries
     said = checkpoint_mode(first)
     if said == CheckpointMode.SESSION and not gang.control_dir:
         raise EngineRefusalError(f"{names.CHECKPOINT} is session, and {names.CONTROL_DIR} names no folder")
+    if gang.control_dir and (not gang.control_dir.startswith("/") or ".." in gang.control_dir.split("/")):
+        raise EngineRefusalError(f"{names.CONTROL_DIR} is {gang.control_dir!r}, expected an absolute path without '..'")
     grace = float(first["spec"].get("terminationGracePeriodSeconds") or _DEFAULT_GRACE)
     checkpoint: dict[str, Any] = {"mode": said or CheckpointMode.PERIODIC.value, "grace": grace}
     if said == CheckpointMode.SIGNAL:

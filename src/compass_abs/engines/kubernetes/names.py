@@ -38,7 +38,8 @@ RECORD = "compass-abs/record"
 #: Label of pods that the engine made, for people: `kubectl get pods -l compass-abs/job-id=...`
 JOB_ID_LABEL = "compass-abs/job-id"
 
-_RUN = re.compile(r"([a-z0-9-]+)/(\d+)@(\d+)")
+_RUN = re.compile(r"([a-z0-9-]+)/([0-9]{1,9})@([0-9]{1,9})")
+_COUNT = re.compile(r"[0-9]{1,9}")
 #: Longest name of a pod whose name is its host name, too.
 _LONGEST_NAME = 63
 
@@ -47,6 +48,11 @@ def parse_run(text: str) -> RunId | None:
     """The run that an annotation names."""
     found = _RUN.fullmatch(text)
     return RunId(found[1], int(found[2]), int(found[3])) if found else None
+
+
+def count(value: object, default: int = 0) -> int:
+    """A whole number that somebody else wrote; the default for what isn't one, or is beyond reason."""
+    return int(text) if _COUNT.fullmatch(text := str(value)) else default
 
 
 def pod_name(run: RunId, owner: str) -> str:

@@ -77,7 +77,7 @@ def order_of(pod: Object) -> tuple[Any, ...]:
     _, name = pods.key_of(pod)
     parts = []
     for part in membership(pod).marks:
-        parts.append((0 if part in ("master", "launcher") else 1, int(part) if part.isdigit() else -1, part))
+        parts.append((0 if part in ("master", "launcher") else 1, names.count(part, -1), part))
     return (*parts, len(name), name)
 
 
@@ -128,13 +128,13 @@ class Owners:
             return False
         job = self.find(pods.key_of(pod)[0], *owner[:2])
         spec = (job or {}).get("spec") or {}
-        return int(spec.get("completions") or 0) > int(spec.get("parallelism", 1))
+        return names.count(spec.get("completions")) > names.count(spec.get("parallelism"), 1)
 
     def size(self, pod: Object) -> int:
         """Pods of its gang; 1 for a pod on its own, 0 when nobody says."""
         said = pods.mark(pod, names.SIZE)
         if said:
-            return int(said) if said.isdigit() else 0
+            return names.count(said)
         namespace, _ = pods.key_of(pod)
         jobset, kubeflow = pods.mark(pod, _JOBSET), pods.mark(pod, _KUBEFLOW)
         owner = controller_of(pod)
@@ -152,7 +152,7 @@ class Owners:
         for replicated in ((jobset or {}).get("spec") or {}).get("replicatedJobs") or ():
             job = (replicated.get("template") or {}).get("spec") or {}
             if self._wants_gpus(job.get("template")):
-                total += int(replicated.get("replicas", 1)) * int(job.get("parallelism") or 1)
+                total += names.count(replicated.get("replicas"), 1) * names.count(job.get("parallelism"), 1)
         return total
 
     def _of_replicas(self, job: Object | None) -> int:
@@ -160,7 +160,9 @@ class Owners:
         spec = (job or {}).get("spec") or {}
         types: Mapping[str, Any] = next((value for key, value in spec.items() if key.endswith("ReplicaSpecs")), {})
         return sum(
-            int(each.get("replicas", 1)) for each in types.values() if self._wants_gpus((each or {}).get("template"))
+            names.count(each.get("replicas"), 1)
+            for each in types.values()
+            if each and self._wants_gpus(each.get("template"))
         )
 
     def _wants_gpus(self, template: Mapping[str, Any] | None) -> bool:
@@ -175,12 +177,10 @@ class Owners:
             for each in container.get("env") or ()
         }
         for name in _SIZE_VARIABLES:
-            if variables.get(name, "").isdigit():
-                return int(variables[name])
-        local, world = variables.get("PET_NPROC_PER_NODE", "1"), variables.get("WORLD_SIZE", "")
-        if world.isdigit():
-            return int(world) // int(local) if local.isdigit() and int(local) else int(world)
-        return 0
+            if size := names.count(variables.get(name)):
+                return size
+        # Processes on each may be "auto" or "gpu", too.
+        return names.count(variables.get("WORLD_SIZE")) // max(names.count(variables.get("PET_NPROC_PER_NODE"), 1), 1)
 
 
 def _of_job(job: Object | None) -> int:
@@ -188,8 +188,6 @@ def _of_job(job: Object | None) -> int:
     spec = (job or {}).get("spec") or {}
     if not job:
         return 0
-    parallelism = int(spec.get("parallelism", 1))
-    completions = spec.get("completions")
-    if completions is None or int(completions) <= parallelism:
-        return min(parallelism, int(completions)) if completions is not None else parallelism
-    return 1
+    parallelism = names.count(spec.get("parallelism"), 1)
+    completions = names.count(spec.get("completions"), parallelism)
+    return completions if completions <= parallelism else 1
