@@ -143,7 +143,7 @@ def test_partial_file_longer_than_the_original_starts_over(site: Site, tmp_path:
 def test_right_hash_is_accepted_and_wrong_hash_leaves_nothing(site: Site, tmp_path: Path) -> None:
     right = hashlib.sha256(CONTENT).hexdigest()
     assert get(site, tmp_path / "a", site.download(sha256=right)).is_file()
-    with pytest.raises(TraceError, match=f"SHA-256 is {right}, the publisher's is {'0' * 64}"):
+    with pytest.raises(TraceError, match=f"SHA-256 is {right}, the published one is {'0' * 64}"):
         get(site, tmp_path / "b", site.download(sha256="0" * 64))
     assert leftovers(tmp_path / "b") == []
 

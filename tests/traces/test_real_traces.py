@@ -1,12 +1,14 @@
 """What the issue asks of the real files; skipped where they are not at hand."""
 
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from compass_abs.traces import Tail, Trace, cluster_size, day, read_trace
 from compass_abs.traces.calibration import calibrate
+from compass_abs.traces.catalog import published
 from compass_abs.traces.composition import SizeClass, instance_shares
 from compass_abs.traces.synthesis import synthesize
 from compass_abs.traces.workloads import workload
@@ -86,6 +88,16 @@ def test_other_published_files_are_read_whole(traces: Path, file: str, jobs: int
     trace = read_trace(traces / file)
     assert len(trace.jobs) == jobs
     assert sum(trace.dropped.values()) == left_out
+
+
+@pytest.mark.parametrize("name", ["gfs", "openb"])
+def test_files_at_hand_have_the_published_hashes(traces: Path, name: str) -> None:
+    entry = published(name)
+    assert entry is not None
+    at_hand = [download for download in entry.downloads if (traces / download.path).is_file()]
+    assert at_hand
+    for download in at_hand:
+        assert sha256((traces / download.path).read_bytes()).hexdigest() == download.sha256
 
 
 def test_gfs_node_list_is_the_fleet_of_the_trace(traces: Path) -> None:

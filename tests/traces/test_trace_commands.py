@@ -179,13 +179,13 @@ def test_fetch_says_the_licence_and_where_the_file_is(site: Site, tmp_path: Path
     site.files["/saturn/cluster_log.csv"] = CONTENT
     result = compass("fetch", "saturn", "--to", tmp_path, "--mirror", site.address)
     assert "CC-BY-4.0" in result.stderr
-    assert "states no SHA-256" in result.stderr
+    assert "No SHA-256 is published" in result.stderr
     assert Path(result.stdout.strip()).read_bytes() == CONTENT
 
 
 def test_fetch_checks_the_published_hash(site: Site, tmp_path: Path) -> None:  # noqa: F811
     site.files["/gfs/job_info_df.csv"] = CONTENT
-    with pytest.raises(CompassError, match="the publisher's is 113ccee4"):
+    with pytest.raises(CompassError, match="the published one is 113ccee4"):
         compass("fetch", "gfs", "--to", tmp_path, "--mirror", site.address)
 
 

@@ -103,10 +103,11 @@ def fetch(
         )
     for path in paths:
         typer.echo(str(path))
-    if any(download.sha256 for download in entry.downloads):
-        errors.print("SHA-256 as published.")
+    unchecked = [Path(download.path).name for download in entry.downloads if download.sha256 is None]
+    if len(unchecked) < len(entry.downloads):
+        errors.print("SHA-256 as published" + (f", except for {', '.join(unchecked)}." if unchecked else "."))
     else:
-        errors.print("The publisher states no SHA-256 to check.")
+        errors.print("No SHA-256 is published that could be checked.")
 
 
 @trace_app.command("info")

@@ -19,7 +19,7 @@ class Download:
     url: str
     #: Where it goes, relative to the folder of traces.
     path: str
-    #: Hexadecimal; None where the publisher states none.
+    #: Hexadecimal; None where none is published. Those of Alibaba's files are of the commit that the address names.
     sha256: str | None = None
     #: The member to take out of the archive that `url` is; "" for a plain file.
     member: str = ""
@@ -103,7 +103,11 @@ PUBLISHED: tuple[Published, ...] = (
                 "gfs/job_info_df.csv",
                 "113ccee4c28f5c3bbaaca974cd164b9280b7d4c39e53b745443b28eea05e03dd",
             ),
-            Download(f"{_ALIBABA_RAW}/cluster-trace-v2026-spot-gpu/node_info_df.csv", "gfs/node_info_df.csv"),
+            Download(
+                f"{_ALIBABA_RAW}/cluster-trace-v2026-spot-gpu/node_info_df.csv",
+                "gfs/node_info_df.csv",
+                "1aba161961a5a4a1a61aa581383c5e5abe3400b59f8597ba8c4eef7597bc9d18",
+            ),
         ),
     ),
     Published(
@@ -157,8 +161,17 @@ PUBLISHED: tuple[Published, ...] = (
         licence="none stated; published for research",
         homepage="https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023",
         downloads=tuple(
-            Download(f"{_ALIBABA_RAW}/cluster-trace-gpu-v2023/csv/{file}", f"openb/{file}")
-            for file in ("openb_pod_list_default.csv", "openb_node_list_gpu_node.csv")
+            Download(f"{_ALIBABA_RAW}/cluster-trace-gpu-v2023/csv/{file}", f"openb/{file}", sha256)
+            for file, sha256 in (
+                (
+                    "openb_pod_list_default.csv",
+                    "1ee7ed79c27a3b0861cda8ddba86a004c6aba904caafa329a76ae93ca63834a8",
+                ),
+                (
+                    "openb_node_list_gpu_node.csv",
+                    "2beca64b4d3dfa342036a34b56a495c6cef9225db836c81f541282cb1df320b5",
+                ),
+            )
         ),
         notes=("one pod is one job: the file does not say which pods belong together",),
     ),

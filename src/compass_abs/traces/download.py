@@ -153,7 +153,7 @@ def _check_hash(path: Path, download: Download, consequence: str) -> None:
     with path.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != download.sha256:
-        raise TraceError(f"{path}: SHA-256 is {found}, the publisher's is {download.sha256}; {consequence}")
+        raise TraceError(f"{path}: SHA-256 is {found}, the published one is {download.sha256}; {consequence}")
 
 
 class _Watched(FileIO):
