@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from compass_abs.fragmentation import inherent, minimum_used
 from compass_abs.model import ClusterState, Job, NodeStatus
 from compass_abs.planner import (
+    Costs,
+    Disruption,
     Drain,
     Effort,
     EmptyNodes,
@@ -78,6 +80,27 @@ def test_tidy_large_cluster_reaches_both_minima(seed: int, nodes: int) -> None:
     carry_out(state, found)
     state.move_all(found.moves)
     assert (state.partial_nodes, state.used_nodes) == targets
+
+
+@pytest.mark.parametrize("costs", [FewestMoves(), Disruption()], ids=["moves", "disruption"])
+def test_tidy_around_pins_and_prices_single_moves_are_claimed_optimal_only_where_they_are(costs: Costs) -> None:
+    chance = random.Random(5)
+    single = proven = 0
+    for _ in range(20):
+        state = random_state(chance, 8, pinned=0.2)
+        for target in range(state.partial_nodes + 1):
+            best, fast = (plan(state, Tidy(target), costs, effort=effort) for effort in (Effort.EXACT, Effort.FAST))
+            assert isinstance(best, Plan) == isinstance(fast, Plan)
+            if isinstance(best, Plan) and isinstance(fast, Plan):
+                balanced = plan(state, Tidy(target), costs)
+                assert isinstance(balanced, Plan)
+                assert balanced.cost == pytest.approx(best.cost)
+                assert fast.bound - 1e-6 <= best.cost <= fast.cost + 1e-6
+                single += len(fast.moves) == 1
+                proven += len(fast.moves) == 1 and fast.proven
+                carry_out(state, fast)
+    assert single > 10
+    assert proven > 5 or isinstance(costs, Disruption)
 
 
 def test_tidy_tidy_cluster_moves_nothing() -> None:

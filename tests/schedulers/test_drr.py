@@ -27,6 +27,8 @@ from compass_abs.schedulers.drr_policy import (
 from compass_abs.schedulers.histogram import Hypothetical
 from compass_abs.simulation import simulate
 from compass_abs.traces import cluster_size, day, read_trace
+from compass_abs.traces.synthesis import synthesize
+from compass_abs.traces.workloads import workload
 from tests.schedulers.random_states import SIZES, random_state
 
 TINY = Schedule(
@@ -75,6 +77,16 @@ def test_record_of_the_shipped_seed_says_it_imitated_and_never_got_worse(seed: i
     assert entry["final_ajct"] <= entry["imitation_ajct"]
     assert entry["confirmed_final_ajct"] <= entry["confirmed_imitation_ajct"]
     assert entry["final_ajct"] <= entry["best_fit_ajct"]
+
+
+def test_shipped_policies_on_days_of_another_seed_agree_with_best_fit_on_99_of_100_decisions() -> None:
+    # Neither these days nor their seed were used in training.
+    days = synthesize(workload("venus"), 14, seed=77)
+    seen = observe(episodes_of(days, 14), BestFitPolicy(), 8000)
+    for seed in SEEDS:
+        policy = shipped_policy(seed)
+        assert isinstance(policy, NetworkPolicy)
+        assert agreement(policy.actor, seen) >= 0.99
 
 
 @pytest.mark.slow

@@ -272,7 +272,7 @@ def test_cafgd_holds_a_short_job_for_its_patience_only() -> None:
 
 def test_mcg_on_random_states_chooses_the_least_growth_under_past_and_pending_demand() -> None:
     draw = Random(5)
-    for _ in range(1000):
+    for _ in range(STATES):
         state = random_state(draw, draw.randint(1, 12))
         share, load = draw.choice((0.0, 0.5, 1.0)), draw.choice((0.0, 0.05, 1.0))
         scheduler = McgSched(state, pending_share=share, load_weight=load)

@@ -23,6 +23,7 @@ from compass_abs.planner.request import (
     Tidy,
 )
 from compass_abs.planner.search import search
+from compass_abs.planner.single_move import single_move
 from compass_abs.planner.solution import Infeasible, Solution
 
 
@@ -114,7 +115,7 @@ def _solve(
     state: ClusterState, request: Request, costs: Costs, limits: Limits, effort: Effort
 ) -> tuple[Problem, Solution] | Infeasible:
     problem = replace(build(state, request, costs), most_moves=limits.moves)
-    best = _search_both(problem)
+    best = _search_both(problem) if not isinstance(request, Tidy) else _single(problem)
     if best is not None and (effort is Effort.FAST or (effort is Effort.BALANCED and _is_proven(best[1]))):
         return best
     return _solve_exactly(state, request, costs, limits, problem, best)
@@ -129,6 +130,11 @@ def _search_both(problem: Problem) -> tuple[Problem, Solution] | None:
     best = min(plans, key=lambda plan: plan[1].cost)
     bound = plans[0][1].bound if plans[0][0] is problem else problem.forced_cost
     return best[0], replace(best[1], bound=bound)
+
+
+def _single(problem: Problem) -> tuple[Problem, Solution] | None:
+    found = single_move(problem)
+    return None if found is None else (problem, found)
 
 
 def _is_proven(solution: Solution) -> bool:
