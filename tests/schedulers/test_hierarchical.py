@@ -1,7 +1,6 @@
 """The hierarchical scheduler: one level is the flat one, bounds on every level, where the appendix's claims fail."""
 
 import random
-from collections import deque
 
 import pytest
 
@@ -13,6 +12,7 @@ from compass_abs.schedulers.compass_residual import CompassAbsResidual
 from compass_abs.schedulers.hierarchical import HierarchicalCompass
 from compass_abs.schedulers.hierarchical_tiers import Fillers
 from compass_abs.topology import PRESETS, DomainState, Level, Topology
+from tests.schedulers.reachable_domains import explore_domains
 
 SITUATION = Situation()
 
@@ -166,68 +166,62 @@ def test_hierarchical_refuses_what_fits_no_domain_as_a_mistake() -> None:
 
 # ---- every reachable state of small shapes
 
-Shape = tuple[tuple[int, int, tuple[int, ...]], ...]
 
-
-def canonical(scheduler: HierarchicalCompass) -> Shape:
-    state = scheduler.state
-    assert isinstance(state, DomainState)
-    found = [(state.job(job_id).gpus, state.job(job_id).instances, tuple(g.nodes)) for job_id, g in state.gangs.items()]
-    return tuple(sorted(found))
-
-
-def explore_all(topology: Topology, domains: int, most_states: int) -> tuple[int, int]:
-    """Checks every state reachable with single instances, up to a number of states; says how many and under how many
-    the condition of the domains held."""
-    seen: set[Shape] = {()}
-    queue: deque[Shape] = deque([()])
-    sizes = [
-        *range(1, topology.panel_gpus + 1),
-        *(topology.panel_gpus * p for p in range(2, topology.panels_per_domain + 1)),
-    ]
-    held = visited = 0
-    while queue and visited < most_states:
-        shape = queue.popleft()
-        visited += 1
-        for kind in [*(("arrive", gpus) for gpus in sizes), *(("end", k) for k in range(len(shape)))]:
-            scheduler = of_domains(topology, domains)
-            scheduler.restore([(Job(f"j{k:02}", w, g), nodes) for k, (g, w, nodes) in enumerate(shape)])
-            if kind[0] == "arrive":
-                decision = scheduler.admit(Job("new", 1, kind[1]), SITUATION)
-            else:
-                decision = scheduler.finish(f"j{kind[1]:02}", SITUATION)
-            scheduler.check_invariants()
-            assert isinstance(scheduler.state, DomainState)
-            levels = measure_levels(scheduler.state)
-            if decision.reason is None:
-                check_bounds(levels)
-                held += levels[1].margin >= 0
-            after = canonical(scheduler)
-            if after not in seen:
-                seen.add(after)
-                queue.append(after)
-    return visited, held
+def explore_to_the_end(gpus: int, levels: tuple[int, ...], domains: int) -> None:
+    topology = Topology("small", gpus, tuple(Level(f"level {k}", size, size) for k, size in enumerate(levels)))
+    held = 0
+    for scheduler, decision in explore_domains(lambda: of_domains(topology, domains), topology):
+        scheduler.check_invariants()
+        if decision.reason is not None:
+            assert not decision.migrations
+            continue
+        found = measure_levels(scheduler.state)
+        check_bounds(found)
+        held += found[1].margin >= 0
+    assert held > 50
 
 
 @pytest.mark.parametrize(
-    ("gpus", "panels", "domains"), [(1, 2, 3), (2, 2, 2), (1, 3, 3), (2, 3, 1), (1, 4, 2), (2, 1, 3), (4, 2, 1)]
+    ("gpus", "levels", "domains"),
+    [
+        (1, (2,), 3),
+        (2, (2,), 3),
+        (1, (3,), 3),
+        (2, (3,), 1),
+        (1, (4,), 2),
+        (2, (1,), 3),
+        (4, (2,), 1),
+        (2, (4,), 1),
+        (1, (2, 2), 2),
+        (2, (2, 2), 1),
+    ],
 )
 def test_hierarchical_every_reachable_state_of_small_shapes_keeps_the_bounds(
-    gpus: int, panels: int, domains: int
+    gpus: int, levels: tuple[int, ...], domains: int
 ) -> None:
-    topology = Topology("small", gpus, (Level("domain", panels, panels),))
-    visited, held = explore_all(topology, domains, 400)
-    assert visited > 10
-    assert held > 10
+    explore_to_the_end(gpus, levels, domains)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("gpus", "panels", "domains"), [(2, 2, 3), (2, 4, 2), (4, 2, 2), (2, 3, 2), (1, 4, 4)])
+@pytest.mark.parametrize(
+    ("gpus", "levels", "domains"),
+    [
+        (2, (3,), 2),
+        (2, (3,), 3),
+        (1, (4,), 4),
+        (2, (4,), 2),
+        (4, (2,), 2),
+        (4, (3,), 1),
+        (4, (4,), 1),
+        (8, (2,), 1),
+        (2, (2, 2), 2),
+        (1, (3, 2), 2),
+    ],
+)
 def test_hierarchical_every_reachable_state_of_larger_shapes_keeps_the_bounds(
-    gpus: int, panels: int, domains: int
+    gpus: int, levels: tuple[int, ...], domains: int
 ) -> None:
-    topology = Topology("small", gpus, (Level("domain", panels, panels),))
-    explore_all(topology, domains, 20_000)
+    explore_to_the_end(gpus, levels, domains)
 
 
 # ---- capacities that are no power of two

@@ -1,7 +1,6 @@
 """Just-in-time compaction on domains: who waits, what is moved for it, and how near the fewest moves that is."""
 
 import random
-from collections import deque
 from itertools import combinations, product
 
 import pytest
@@ -16,6 +15,7 @@ from compass_abs.schedulers.jit import CompassJit
 from compass_abs.schedulers.registry import make_scheduler
 from compass_abs.topology import PRESETS, DomainState, Level, Topology
 from compass_abs.topology.vacancies import Vacancies
+from tests.schedulers.reachable_domains import explore_domains
 
 SITUATION = Situation()
 
@@ -92,38 +92,28 @@ def test_hierarchical_jit_head_waits_only_if_no_packing_of_all_levels_exists(nam
 
 
 @pytest.mark.parametrize(
-    ("topology", "domains", "most"),
-    [(shape(2, 2), 2, 500), (shape(1, 3), 2, 500), (shape(2, 3), 2, 120), (shape(1, 2, 2), 2, 120)],
+    ("topology", "domains"),
+    [
+        (shape(2, 2), 2),
+        (shape(1, 3), 2),
+        (shape(1, 4), 2),
+        (shape(1, 2, 2), 2),
+        pytest.param(shape(2, 3), 2, marks=pytest.mark.slow),
+        pytest.param(shape(4, 2), 2, marks=pytest.mark.slow),
+        pytest.param(shape(2, 4), 2, marks=pytest.mark.slow),
+    ],
 )
 def test_hierarchical_jit_in_every_reachable_state_of_small_shapes_admits_whatever_can_be_packed(
-    topology: Topology, domains: int, most: int
+    topology: Topology, domains: int
 ) -> None:
-    sizes = [
-        *range(1, topology.panel_gpus + 1),
-        *(topology.panel_gpus * panels for panels in range(2, topology.panels_per_domain + 1)),
-    ]
-    seen, queue, planned = {()}, deque([()]), 0
-    visited = 0
-    while queue and visited < most:
-        gangs = queue.popleft()
-        visited += 1
-        for kind in [*(("arrive", gpus) for gpus in sizes), *(("end", number) for number in range(len(gangs)))]:
-            scheduler = of_domains(topology, domains)
-            scheduler.restore([(Job(f"j{k}", 1, gpus), nodes) for k, (gpus, nodes) in enumerate(gangs)])
-            if kind[0] == "arrive":
-                job = Job("new", 1, kind[1])
-                expected = could_start(scheduler, job)
-                decision = scheduler.admit(job, SITUATION)
-                assert decision.admitted == expected, (gangs, job, decision.reason)
-                planned += bool(decision.before)
-            else:
-                scheduler.finish(f"j{kind[1]}", SITUATION)
-            check(scheduler)
-            state = scheduler.domains
-            after = tuple(sorted((state.job(job_id).gpus, tuple(g.nodes)) for job_id, g in state.gangs.items()))
-            if after not in seen:
-                seen.add(after)
-                queue.append(after)
+    planned = 0
+    for scheduler, decision in explore_domains(lambda: of_domains(topology, domains), topology):
+        assert isinstance(scheduler, HierarchicalJit)
+        check(scheduler)
+        planned += bool(decision.before)
+        if decision.reason is not None:
+            assert decision.job is not None
+            assert not could_start(scheduler, decision.job), (scheduler.state.gangs, decision.job)
     assert planned >= 3
 
 
