@@ -186,6 +186,16 @@ def test_page_that_can_not_be_written_is_refused_and_leaves_nothing_behind(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("words", [["sif"], ["explain", "--gpus", "4"]])
+def test_cluster_as_kubectl_prints_it_is_sent_to_the_command_that_reads_it(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cluster = written(tmp_path / "cluster.json", *fragmented())
+    code, _, error = said(monkeypatch, capsys, *words, str(cluster))
+    assert code == 2
+    assert "this is what kubectl or Slurm prints; `compass audit` reads it" in error
+
+
 # ---- pipes and terminals
 
 

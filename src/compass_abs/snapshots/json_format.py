@@ -8,6 +8,8 @@ from compass_abs.snapshots import fields
 from compass_abs.snapshots.rows import InstanceRow, NodeRow, SnapshotError
 
 NODE_KEYS = ("node", "capacity", "instances", "pool", "gpu", "status", "unknown_gpus")
+#: Keys of documents that a running cluster's own commands print.
+_ELSEWHERE = ("apiVersion", "kind", "jobs", "sinfo", "meta")
 INSTANCE_KEYS = ("gpus", "job", "pinned", "priority", "pause")
 
 
@@ -21,6 +23,8 @@ def rows_of_json(content: str, source: str) -> list[NodeRow]:
         raise SnapshotError(f"{source}: not a snapshot: {error}") from None
     default_capacity: object = None
     if isinstance(document, dict):
+        if any(key in document for key in _ELSEWHERE):
+            raise SnapshotError(f"{source}: this is what kubectl or Slurm prints; `compass audit` reads it")
         _known_keys(document, ("nodes", "capacity"), source)
         if "nodes" not in document:
             raise SnapshotError(f'{source}: there is no "nodes", expected a list of nodes')
