@@ -24,7 +24,7 @@ class SlurmPacking(Scheduler):
     runs of neighbouring nodes with room are taken one after the other, the tightest that suffices, else the largest;
     a rest that one node of the run can hold goes to the tightest such node, otherwise nodes are filled in order.
     Interpretation: room is counted in instances of the job, where Slurm counts CPUs. Slurm's backfill is a queue:
-    combine this with `conservative` or `easy` backfill.
+    combine this with `backfill`.
     """
 
     name: ClassVar[str] = "slurm"
