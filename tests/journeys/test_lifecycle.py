@@ -82,6 +82,22 @@ def test_lost_node_requeues_its_gangs_without_using_up_retries() -> None:
     assert {world.phase(job), world.phase(bystander)} == {JobPhase.DONE}
 
 
+def test_gang_that_fails_before_its_lost_node_is_known_starts_again_without_using_up_retries() -> None:
+    world = World()
+    job = world.submit(2, 8)
+    world.run_until(lambda: world.phase(job) is JobPhase.RUNNING)
+    # The other instance's node has died, which nobody knows yet; this one has lost its peer.
+    world.engine.script.stubborn = 1
+    world.engine.crash(RunId(job, 0, 1), 1)
+    world.run(1)
+    assert world.phase(job) is JobPhase.CLEARING
+    world.engine.lose(world.nodes(job)[1])
+    world.finish()
+    assert world.phase(job) is JobPhase.DONE
+    assert world.controller.book.jobs[job].retries == 0
+    assert world.controller.book.jobs[job].restarts == 1
+
+
 def test_node_that_was_only_cut_off_has_its_old_runs_ended_when_it_is_back() -> None:
     world = World(nodes=2)
     job = world.submit(1, 4)

@@ -139,7 +139,10 @@ def blame_checkpoint(c: "Controller", entry: JobEntry, live: Live, why: str) -> 
 
 
 def epitaph(c: "Controller", broken: Sequence[View]) -> tuple[str, bool]:
-    """Why a gang broke, and whether that was its own doing."""
+    """Why a gang broke, and whether that was its own doing: instances whose peer is gone fail, too."""
+    lost = lost_with_node(c, broken)
+    if lost:
+        return lost, False
     for view in broken:
         end = view.report.end if view.report is not None else None
         if end is not None and end.cause in _OWN_DOING:
@@ -148,10 +151,17 @@ def epitaph(c: "Controller", broken: Sequence[View]) -> tuple[str, bool]:
             return f"instance {view.run.number} on {view.node} {end.cause}{code}{detail}", True
     view = broken[0]
     end = view.report.end if view.report is not None else None
-    if end is None or not c.node_alive(view.node):
-        return f"node {view.node} was lost with instance {view.run.number}", False
-    detail = f": {end.detail}" if end.detail else ""
-    return f"instance {view.run.number} on {view.node}: {end.cause}{detail}", False
+    what = f"{end.cause}: {end.detail}".rstrip(": ") if end is not None else "gone"
+    return f"instance {view.run.number} on {view.node}: {what}", False
+
+
+def lost_with_node(c: "Controller", views: Sequence[View]) -> str:
+    """Which of these went with its node, in words; empty when none did."""
+    for view in views:
+        end = view.report.end if view.report is not None else None
+        if not c.node_alive(view.node) or (end is not None and end.cause is EndCause.NODE_LOST):
+            return f"node {view.node} was lost with instance {view.run.number}"
+    return ""
 
 
 def _launch(c: "Controller", entry: JobEntry, live: Live) -> None:
@@ -284,16 +294,21 @@ def _cleared(c: "Controller", entry: JobEntry, live: Live) -> None:
         run = RunId(entry.id, number, entry.generation)
         if run not in live.gang.views:
             c.occupancy.release(run)
-    pool = c.pool_of(entry)
-    if entry.clearing is AfterClearing.FINISH:
+    pool, why, blamed = c.pool_of(entry), entry.why, entry.blamed
+    after = entry.clearing
+    if after in (AfterClearing.FAIL, AfterClearing.REQUEUE) and entry.restarts < c.config.most_restarts:
+        # Instances fail within a second of a peer's node; that it is lost is known much later.
+        lost = lost_with_node(c, live.gang.generation(entry.generation))
+        if lost:
+            after, why, blamed = AfterClearing.REQUEUE, lost, False
+    if after is AfterClearing.FINISH:
         c.finish(entry, Outcome.DONE, "")
-    elif entry.clearing is AfterClearing.CANCEL:
-        c.finish(entry, Outcome.CANCELLED, entry.why)
-    elif entry.clearing is AfterClearing.FAIL:
-        c.finish(entry, Outcome.FAILED, entry.why)
+    elif after is AfterClearing.CANCEL:
+        c.finish(entry, Outcome.CANCELLED, why)
+    elif after is AfterClearing.FAIL:
+        c.finish(entry, Outcome.FAILED, why)
     else:
-        lost = _lost_steps(entry, live)
-        c.note(Requeued(entry.id, c.clock.wall(), entry.why, lost, entry.blamed))
+        c.note(Requeued(entry.id, c.clock.wall(), why, _lost_steps(entry, live), blamed))
         c.take_moves(pool, pool.finish(entry.id), f"end of {entry.id}")
         pool.requeue(entry.job)
         c.touch(entry.id)
