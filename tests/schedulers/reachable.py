@@ -30,6 +30,28 @@ def of_single_instances(state: ClusterState) -> Shape:
     return tuple(sorted((gpus, (index,)) for index, held in enumerate(contents) for gpus in held))
 
 
+def as_listed(shape: Shape, nodes: int) -> Iterator[Shape]:
+    """One order of nodes and of jobs."""
+    yield shape
+
+
+def both_ways(shape: Shape, nodes: int) -> Iterator[Shape]:
+    """Nodes and jobs in their order, and in the opposite one: of equal ones a scheduler takes the lowest."""
+    yield shape
+    yield tuple((gpus, tuple(nodes - 1 - place for place in places)) for gpus, places in reversed(shape))
+
+
+def every_order(shape: Shape, nodes: int) -> Iterator[Shape]:
+    """Every order of the nodes, with the jobs in their order and in the opposite one."""
+    seen = set()
+    for order in permutations(range(nodes)):
+        moved = tuple((gpus, tuple(order[place] for place in places)) for gpus, places in shape)
+        for jobs in (moved, moved[::-1]):
+            if jobs not in seen:
+                seen.add(jobs)
+                yield jobs
+
+
 def rebuild(make: Callable[[ClusterState], Scheduler], shape: Shape, nodes: int, capacity: int) -> Scheduler:
     """A scheduler restored in this state; jobs are named in the order of the shape."""
     scheduler = make(ClusterState(nodes, capacity))
@@ -38,25 +60,29 @@ def rebuild(make: Callable[[ClusterState], Scheduler], shape: Shape, nodes: int,
 
 
 def explore(
-    make: Callable[[ClusterState], Scheduler], nodes: int, capacity: int, gangs: tuple[int, ...]
+    make: Callable[[ClusterState], Scheduler],
+    nodes: int,
+    capacity: int,
+    gangs: tuple[int, ...],
+    orders: Callable[[Shape, int], Iterator[Shape]] = as_listed,
 ) -> Iterator[tuple[Scheduler, Decision]]:
     """Each reachable (state, last decision) once per transition, by breadth-first search from the empty cluster."""
     situation = Situation()
     seen: set[Shape] = {()}
     queue: deque[Shape] = deque([()])
     while queue:
-        shape = queue.popleft()
-        arrivals = [("arrive", w, g) for g in range(1, capacity + 1) for w in gangs if w * g <= nodes * capacity]
-        # Jobs of one size on the same nodes are interchangeable: one departure stands for all.
-        departures = [("depart", k, 0) for k in range(len(shape)) if k == 0 or shape[k] != shape[k - 1]]
-        for kind, first, gpus in [*arrivals, *departures]:
-            scheduler = rebuild(make, shape, nodes, capacity)
-            if kind == "arrive":
-                decision = scheduler.admit(Job("new", first, gpus), situation)
-            else:
-                decision = scheduler.finish(f"j{first:02}", situation)
-            yield scheduler, decision
-            after = shape_of(scheduler.state)
-            if after not in seen:
-                seen.add(after)
-                queue.append(after)
+        for shape in orders(queue.popleft(), nodes):
+            arrivals = [("arrive", w, g) for g in range(1, capacity + 1) for w in gangs if w * g <= nodes * capacity]
+            # Jobs of one size on the same nodes are interchangeable: one departure stands for all.
+            departures = [("depart", k, 0) for k in range(len(shape)) if k == 0 or shape[k] != shape[k - 1]]
+            for kind, first, gpus in [*arrivals, *departures]:
+                scheduler = rebuild(make, shape, nodes, capacity)
+                if kind == "arrive":
+                    decision = scheduler.admit(Job("new", first, gpus), situation)
+                else:
+                    decision = scheduler.finish(f"j{first:02}", situation)
+                yield scheduler, decision
+                after = shape_of(scheduler.state)
+                if after not in seen:
+                    seen.add(after)
+                    queue.append(after)

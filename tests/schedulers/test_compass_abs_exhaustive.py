@@ -1,17 +1,21 @@
 """COMPASS-ABS on every reachable state of small clusters: the space, whole gangs, conservation, and N·SIF ≤ 2."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
 from compass_abs.fragmentation import avoidable_partial_nodes, wcc_holds
 from compass_abs.schedulers.anchor_based_space import POOL
 from compass_abs.schedulers.compass_abs import CompassAbs
 from compass_abs.schedulers.compass_residual import CompassAbsResidual
-from tests.schedulers.reachable import explore
+from tests.schedulers.reachable import Shape, as_listed, both_ways, every_order, explore
 
 
-def check_every_reachable_state(nodes: int, capacity: int, gangs: tuple[int, ...]) -> int:
+def check_every_reachable_state(
+    nodes: int, capacity: int, gangs: tuple[int, ...], orders: Callable[[Shape, int], Iterator[Shape]] = as_listed
+) -> int:
     transitions = 0
-    for scheduler, decision in explore(CompassAbs, nodes, capacity, gangs):
+    for scheduler, decision in explore(CompassAbs, nodes, capacity, gangs, orders):
         state = scheduler.state
         scheduler.check_invariants()
         transitions += 1
@@ -47,6 +51,23 @@ def test_compass_abs_every_reachable_state_keeps_the_bound(nodes: int, capacity:
     assert check_every_reachable_state(nodes, capacity, gangs) > nodes
 
 
+@pytest.mark.parametrize(
+    ("nodes", "capacity", "gangs"),
+    [
+        (1, 8, (1, 2)),
+        (2, 4, (1, 2)),
+        (3, 4, (1,)),
+        (3, 2, (1, 2)),
+        pytest.param(4, 2, (1, 2), marks=pytest.mark.slow),
+        pytest.param(2, 8, (1,), marks=pytest.mark.slow),
+    ],
+)
+def test_compass_abs_every_reachable_state_in_any_order_of_nodes_and_jobs_keeps_the_bound(
+    nodes: int, capacity: int, gangs: tuple[int, ...]
+) -> None:
+    assert check_every_reachable_state(nodes, capacity, gangs, every_order) > nodes
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "capacity", "gangs"),
@@ -55,7 +76,12 @@ def test_compass_abs_every_reachable_state_keeps_the_bound(nodes: int, capacity:
 def test_compass_abs_every_reachable_state_of_larger_clusters_keeps_the_bound(
     nodes: int, capacity: int, gangs: tuple[int, ...]
 ) -> None:
-    assert check_every_reachable_state(nodes, capacity, gangs) > nodes
+    assert check_every_reachable_state(nodes, capacity, gangs, both_ways) > nodes
+
+
+@pytest.mark.nightly
+def test_compass_abs_every_reachable_state_of_four_nodes_of_eight_keeps_the_bound() -> None:
+    assert check_every_reachable_state(4, 8, (1,)) > 500_000
 
 
 def check_residual_fillers_leave_nothing_avoidable(nodes: int, capacity: int, gangs: tuple[int, ...]) -> None:
