@@ -1,5 +1,6 @@
 """`compass reproduce`, `sweep` and `report` as users call them."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,10 @@ def test_sweep_of_a_file_writes_its_folder_and_says_where(tmp_path: Path) -> Non
         (["reproduce", "figure-9"], "no study 'figure-9'"),
         (["sweep", "nowhere.yaml"], "nowhere.yaml"),
         (["reproduce", "overall", "--engine", "moon"], "engine is 'moon'"),
+        (["reproduce", "overall", "--engine", "ray", "--engine-option", "batch=0"], "option batch is '0'"),
+        (["reproduce", "overall", "--engine", "ray", "--engine-option", "adress=x"], "no option 'adress'"),
+        (["reproduce", "overall", "--engine", "slurm", "--engine-option", "minutes=x"], "option minutes is 'x'"),
+        (["reproduce", "overall", "--engine", "slurm", "--engine-option", "cluster=moon"], "option cluster is 'moon'"),
         (["reproduce", "overall", "--engine-option", "x"], "--engine-option is 'x', expected NAME=VALUE"),
     ],
 )
@@ -59,6 +64,18 @@ def test_mistake_of_a_user_is_an_error_that_names_it(arguments: list[str], compl
     result = runner.invoke(app, arguments)
     assert isinstance(result.exception, CompassError | FileNotFoundError)
     assert complaint in str(result.exception)
+
+
+def test_address_at_which_no_ray_cluster_is_is_said_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="pip install 'compass-abs[sweep]'")
+    with socket.socket() as taken:
+        # Bound but not listening: nothing will ever answer there.
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = ["sweep", str(sweep_file(tmp_path)), "--out", str(tmp_path / "out")]
+        result = runner.invoke(app, [*command, "--engine", "ray", "--engine-option", f"address={address}"])
+    assert isinstance(result.exception, CompassError)
+    assert f"nothing answers at {address}" in str(result.exception)
 
 
 def test_report_of_run_directories_is_written_once_and_replaced_only_when_told(tmp_path: Path) -> None:

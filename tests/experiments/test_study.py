@@ -17,6 +17,14 @@ def write(path: Path, **changes: object) -> Path:
     return path
 
 
+def table(**changes: object) -> dict[str, object]:
+    return {"tables": [{"name": "a", "by": ["eta"], "values": ["ajct"]} | changes]}
+
+
+def figure(**changes: object) -> dict[str, object]:
+    return {"figures": [{"name": "f", "kind": "lines", "x": "eta", "y": ["afr"]} | changes]}
+
+
 @pytest.mark.parametrize("name", shipped_studies())
 def test_shipped_study_read_names_only_what_exists(name: str) -> None:
     study = load_study(name)
@@ -47,7 +55,42 @@ def test_study_written_and_read_back_is_the_same(tmp_path: Path) -> None:
         ({"name": "Two Words"}, r"name is 'Two Words'"),
         ({"workloads": [{"trace": "venus", "synth": "gfs"}]}, r"workloads\.0 .*either `trace`"),
         ({"workloads": [{"trace": "venus", "length": 3}]}, r"workloads\.0 .*belong to `synth`"),
-        ({"tables": [{"name": "a", "by": [], "values": []}] * 2}, r"tables .*two are called 'a'"),
+        ({"tables": [{"name": "a", "by": ["eta"], "values": []}] * 2}, r"tables .*two are called 'a'"),
+        (
+            table(values=["ajct", "afrr"]),
+            r"tables\.0\.values\.1 is 'afrr'.*'afr'",
+        ),
+        (table(by=["eat"]), r"tables\.0\.by\.0 is 'eat'"),
+        (
+            table(values=["window_n_sif"]),
+            r"values\.0 .*give the study a `window`",
+        ),
+        (table(name="../a"), r"tables\.0\.name is '\.\./a'"),
+        ({"schedulers": ["gfs", "fgd", "compass-abs"]}, r"'ajct_ratio', which needs 'sif-opt' among the schedulers"),
+        (figure(x="speed"), r"figures\.0\.x is 'speed'"),
+        (figure(y=[]), r"figures\.0\.y is \[\]"),
+        (
+            figure(where={"eta": 0.5}),
+            r"figures\.0\.where\.eta is 0\.5",
+        ),
+        (
+            figure(where={"et": 0.5}),
+            r"figures\.0\.where is 'et'",
+        ),
+        (figure(panels="et"), r"figures\.0\.panels is 'et'"),
+        ({"rankings": [{"name": "r", "subject": "fft"}]}, r"rankings\.0\.subject is 'fft'"),
+        ({"rankings": [{"name": "r", "subject": "gfs", "field": ["fft"]}]}, r"rankings\.0\.field\.0 is 'fft'"),
+        ({"rankings": [{"name": "r", "subject": "gfs", "metrics": ["speed"]}]}, r"rankings\.0\.metrics\.0 is 'speed'"),
+        ({"eta": []}, r"eta is \[\]"),
+        ({"queues": []}, r"queues is \[\]"),
+        ({"costs": [float("inf")]}, r"costs\.0 is inf"),
+        ({"costs": [1, 8, 1]}, r"costs is \[1, 8, 1\]: 1\.0 stands there twice"),
+        ({"window": {"start": 22, "end": 21}}, r"window is .*`end` must come after `start`"),
+        ({"workloads": [{"synth": "venus", "days": []}]}, r"workloads\.0\.days is \[\]: expected all, a list"),
+        ({"workloads": [{"synth": "venus", "days": "some"}]}, r"workloads\.0\.days is 'some': expected all, a list"),
+        ({"workloads": [{"trace": "venus", "tail": "long"}]}, r"workloads\.0\.tail is 'long'"),
+        ({"workloads": [{"synth": "venus", "tail": "refilled"}]}, r"workloads\.0 .*`tail` belongs to `trace`"),
+        ({"workloads": [{"synth": "venus", "seed": 1}, {"synth": "venus", "seed": 2}]}, r"workloads .*its `label`"),
     ],
 )
 def test_study_with_a_mistake_read_names_file_field_and_value(
@@ -57,6 +100,13 @@ def test_study_with_a_mistake_read_names_file_field_and_value(
     with pytest.raises(StudyError, match=complaint) as caught:
         read_study(path)
     assert str(path) in str(caught.value)
+
+
+def test_field_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: a\ntitle: b\nworkloads:\n  - {synth: demo, seed: 1, seed: 2}\n", encoding="utf-8")
+    with pytest.raises(StudyError, match=r"mine\.yaml line 4: .*'seed' is given twice"):
+        read_study(path)
 
 
 def test_file_that_is_no_yaml_read_names_its_line(tmp_path: Path) -> None:
@@ -82,7 +132,7 @@ def test_unknown_study_loaded_names_those_that_exist() -> None:
 @pytest.mark.parametrize("changes", [{"schedulers": ["gfz"]}, {"schedulers": ["fft:perod=3"]}, {"queues": ["lifo"]}])
 def test_unknown_name_in_a_grid_is_refused_before_anything_runs(changes: dict[str, object]) -> None:
     with pytest.raises(CompassError, match=r"gfz|perod|lifo"):
-        cells_of(small_study(**changes))
+        cells_of(small_study(**({"schedulers": ["gfs"]} | changes)))
 
 
 def test_day_without_jobs_is_refused_with_the_last_day() -> None:

@@ -1,5 +1,6 @@
 """From runs to tables, rankings and figures: checked against arithmetic done by hand, and twice for equal bytes."""
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -13,14 +14,16 @@ from compass_abs.experiments import (
     StudyResult,
     cells_of,
     evaluate,
+    run_cell,
     run_cells,
     write_page,
     write_study,
 )
+from compass_abs.experiments.columns import WINDOW, columns_of
 from compass_abs.experiments.executors.local import LocalExecutor
 from compass_abs.experiments.frames import means
 from compass_abs.experiments.rankings import ranking
-from compass_abs.experiments.study import RankingSpec
+from compass_abs.experiments.study import RankingSpec, WindowSpec
 from compass_abs.reporting.metrics import duration
 from tests.experiments.small import small_study
 
@@ -70,6 +73,16 @@ def test_error_bars_are_standard_errors_of_the_mean(result: StudyResult) -> None
     found = means(result.runs, ["scheduler"], ["afr"]).filter(pl.col("scheduler") == "gfs")
     own = [r["afr"] for r in result.runs.iter_rows(named=True) if r["scheduler"] == "gfs"]
     assert found["afr_error"][0] == pytest.approx(stdev(own) / len(own) ** 0.5)
+
+
+def test_columns_known_before_a_study_runs_are_those_that_it_has(result: StudyResult) -> None:
+    assert sorted(columns_of(result.study)) == sorted(result.runs.columns)
+
+
+def test_columns_of_a_window_are_those_that_its_meter_gives() -> None:
+    window = WindowSpec(start=8, end=9)
+    one = replace(cells_of(small_study(eta=[0.9]))[0], window=window)
+    assert sorted(WINDOW) == sorted(run_cell(one)["window"])
 
 
 def test_table_of_an_unknown_column_is_refused(result: StudyResult) -> None:

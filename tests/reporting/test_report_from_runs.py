@@ -4,10 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from compass_abs.model import Job, NodeStatus
 from compass_abs.reporting import Comparison, Ended, Moved, NodeChanged, ReportError, RunView, Started, render_report
 from compass_abs.reporting.figures import FigureData, Panel, Point, draw, save
+from compass_abs.reporting.palette import LOOKS, name_of
 from compass_abs.reporting.recorder import ReportRecorder
 from compass_abs.reporting.run_directories import comparison_of
 from compass_abs.simulation import NodeChange, Setup, record
@@ -147,7 +150,66 @@ def test_figure_drawn_twice_has_the_same_bytes_and_names_its_schedulers(kind: st
         assert first.read_bytes() == second.read_bytes()
     text = (tmp_path / "first" / "figure.svg").read_text()
     assert "AFR" in text
-    assert ("COMPASS-ABS" in text) == (kind != "bars")
+    assert "COMPASS-ABS" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "xs"), [("bars", ("",)), ("bars", ("fifo", "sjf")), ("lines", (1, 2)), ("points", (1,))]
+)
+def test_figure_of_one_narrow_panel_has_room_for_every_name(kind: str, xs: tuple[object, ...]) -> None:
+    """Names that stick out of the figure would be cut off where it is saved."""
+    names = [*LOOKS, "compass-jit:tidiness=always", "fft:period=3600"]
+    figure = draw(FigureData(kind, [Panel("AFR", {name: [Point(x, 0.1) for x in xs] for name in names})]))  # type: ignore[arg-type]
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    shown = {name_of(name) for name in names}
+    words = [text for text in figure.findobj(Text) if text.get_text() in shown]
+    assert {text.get_text() for text in words} == shown
+    for text in words:
+        box = text.get_window_extent(renderer)
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y0 >= 0
+
+
+def test_bars_below_zero_are_seen_whole() -> None:
+    figure = draw(
+        FigureData("bars", [Panel("AJCT", {"gfs": [Point("", 0.1)], "mcg": [Point("", -0.2)]}, from_zero=True)])
+    )
+    assert figure.axes[0].get_xlim()[0] < -0.2
+
+
+def test_bars_that_do_not_start_at_zero_are_dots() -> None:
+    """A bar's length is what it says: cut off, it would lie."""
+    series = {"gfs": [Point("", 0.93, 0.01)], "fft": [Point("", 0.97, 0.01)]}
+    [dots] = draw(FigureData("bars", [Panel("AGU", series, share=True)])).axes
+    [bars] = draw(FigureData("bars", [Panel("AGU", series, from_zero=True)])).axes
+    assert not dots.patches
+    assert dots.get_xlim()[0] > 0.8
+    assert len(bars.patches) == 2
+    assert bars.get_xlim()[0] == 0
+
+
+def test_panel_in_which_nothing_was_measured_says_so() -> None:
+    figure = draw(FigureData("lines", [Panel("AFR", {"gfs": [Point(1, 2.0)]}), Panel("AGU", {})]))
+    assert "nothing was measured" in [text.get_text() for text in figure.axes[1].texts]
+
+
+def test_frontier_goes_through_those_whom_nobody_beats_and_leaves_bounds_out() -> None:
+    measured = {"sif-opt": (0, 0), "gfs": (0, 9), "fgd": (0, 8), "drr": (1, 5), "fft": (2, 6), "mcg": (3, 1)}
+    series = {name: [Point(moves, waiting)] for name, (moves, waiting) in measured.items()}
+    figure = draw(FigureData("points", [Panel("waiting", series, better="lower", bounds=("sif-opt",))]))
+    stairs = next(line for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post")
+    assert list(zip(*stairs.get_data(), strict=True)) == [(0, 8), (1, 5), (3, 1), (3, 1)]
+
+
+def test_error_bars_of_a_long_line_are_few_and_each_as_long_as_told() -> None:
+    points = [Point(x, 10.0, 2.0) for x in range(12)]
+    [ax] = draw(FigureData("lines", [Panel("AFR", {"gfs": points})])).axes
+    bars = [segment for container in ax.containers for segment in container.lines[2][0].get_segments()]
+    assert 2 <= len(bars) <= 4
+    assert {(float(bar[0][1]), float(bar[1][1])) for bar in bars} == {(8.0, 12.0)}
 
 
 def test_figure_without_panels_is_refused() -> None:

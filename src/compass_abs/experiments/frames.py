@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compass_abs.experiments.cell import Cell
+from compass_abs.experiments.columns import BOUND
 from compass_abs.experiments.errors import StudyError
 from compass_abs.experiments.study import TableSpec
 
 if TYPE_CHECKING:
     import polars
-
-#: The oracle behind ratios to the bound.
-BOUND = "sif-opt"
 
 
 def runs_frame(cells: Sequence[Cell], results: Sequence[Mapping[str, Any]]) -> "polars.DataFrame":
@@ -38,6 +36,18 @@ def runs_frame(cells: Sequence[Cell], results: Sequence[Mapping[str, Any]]) -> "
 def _cluster(cell: Cell, result: Mapping[str, Any]) -> tuple[Any, ...]:
     """What the bound depends on."""
     return (cell.workload.name, cell.day, result["nodes"], cell.queue)
+
+
+def having(frame: "polars.DataFrame", where: Mapping[str, Any]) -> "polars.DataFrame":
+    """The rows whose columns have these values; a list stands for any of its members, 8 for 8.0."""
+    import polars as pl
+
+    for column, value in where.items():
+        if column not in frame.columns:
+            raise StudyError(f"`where` names {column!r}, which is no column")
+        wanted = pl.Series(value if isinstance(value, list) else [value]).cast(frame.schema[column])
+        frame = frame.filter(pl.col(column).is_in(wanted.implode()))
+    return frame
 
 
 def means(frame: "polars.DataFrame", by: Sequence[str], values: Sequence[str]) -> "polars.DataFrame":

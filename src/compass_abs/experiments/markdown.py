@@ -18,12 +18,20 @@ _SHARES = (
     "wcc_coverage",
 )
 _NAMES = {
-    "ajct": "AJCT (s)", "ajct_ratio": "AJCT / bound", "ajct_above_bound": "above bound", "afr": "AFR", "agu": "AGU",
-    "migrations_per_job": "moves per job", "pauses_per_job": "pauses per job", "max_n_sif": "max N·SIF",
+    "ajct": "AJCT (s)", "ajct_ratio": "AJCT / bound", "ajct_above_bound": "AJCT above bound", "afr": "AFR",
+    "agu": "AGU", "migrations_per_job": "moves per job", "pauses_per_job": "pauses per job", "max_n_sif": "max N·SIF",
     "blocked_fragmentation": "blocked by fragmentation (s)", "blocked_capacity": "blocked by capacity (s)",
-    "queueing_mean": "waiting (s)", "wcc_coverage": "ρ", "eta": "η", "cost": "c (s)", "disrupted_gpu_seconds":
-    "disrupted GPU-seconds", "nodes": "N",
+    "queueing_mean": "waiting (s)", "wcc_coverage": "ρ", "eta": "η", "cost": "c (s)", "nodes": "N",
+    "disrupted_gpu_seconds": "disrupted GPU-seconds", "delay_mean": "delay per job (s)", "pinned": "pinned jobs",
+    "window_n_sif": "N·SIF", "window_max_n_sif": "max N·SIF", "window_blocked": "blocked (s)",
+    "window_blocked_fragmentation": "by fragmentation (s)", "window_blocked_capacity": "by capacity (s)",
+    "window_fragmentation_share": "share by fragmentation", "window_heads_of_8": "blocked heads of whole nodes",
 }  # fmt: skip
+
+
+def is_share(column: str) -> bool:
+    """Whether a column is written in per cent."""
+    return column in _SHARES or column in ("ajct_above_bound", "pinned")
 
 
 def heading(column: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from compass_abs.experiments.markdown import markdown_table
 from compass_abs.experiments.output import StudyResult, as_markdown
-from compass_abs.experiments.paper_measures import measure
+from compass_abs.experiments.paper_measures import bucket_cells, measure
 from compass_abs.experiments.pictures import figure_data, window_figure
 from compass_abs.reporting.figures import draw, save
 
@@ -23,7 +23,8 @@ Written by `compass reproduce all`, never by hand; the tables behind it are in [
 
 How ours come about: a day is the jobs submitted on it, on an empty cluster of N(η) nodes, until all have finished. FIFO
 with head-of-line blocking for everybody; a migration delays a job by 8 seconds. Means weigh each day the same. A lead
-is the strongest baseline's mean less COMPASS-ABS's (for AGU the other way round); negative means a baseline is ahead.
+is the strongest baseline's mean less COMPASS-ABS's (for AGU the other way round); negative means a baseline is ahead,
+and ± is the standard error of the days' differences.
 "First" counts a (day, η) pair when nobody in the field is better; ties count for all who tie.
 """
 
@@ -66,8 +67,26 @@ def _page(rows: Sequence[Mapping[str, Any]], known: Mapping[str, StudyResult], c
             lines.append([row["what"], row["paper"] or "–", ours, " ".join(f"[{mark}]" for mark in sorted(marks))])
         title = "Ours" if section == "ours" else f"Section {section}"
         parts.append(f"## {title}\n\n" + markdown_table(["what", "paper", "ours", "why they differ"], lines) + "\n")
+        if section == content["table_3"]["after"] and content["table_3"]["study"] in known:
+            parts.append(_table_3(known, content["table_3"]))
     parts.append("## Why they differ\n\n" + "\n".join(_numbered(used, notes)) + "\n")
     return "\n".join(parts)
+
+
+def _table_3(known: Mapping[str, StudyResult], table: Mapping[str, Any]) -> str:
+    """The paper's Table 3, bucket by bucket, with ours beside each of its numbers."""
+    metrics = list(table["metrics"])
+    lines = []
+    for row in table["rows"]:
+        ours = bucket_cells({**table, **row}, known, metrics)
+        pairs, firsts = ours or ("0", dict.fromkeys(metrics, "–"))
+        lines.append([f"{row['trace']}, {row['bucket']}", row["pairs"], pairs])
+        for metric in metrics:
+            lines[-1] += [row[metric], firsts[metric]]
+    headings = ["trace, ρ", "pairs: paper", "ours"]
+    for metric in metrics:
+        headings += [f"{metric.upper()}: paper", "ours"]
+    return f"{table['text'].strip()}\n\n{markdown_table(headings, lines)}\n"
 
 
 def _numbered(used: Mapping[str, int], notes: Mapping[str, str]) -> "Iterable[str]":

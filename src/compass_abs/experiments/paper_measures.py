@@ -1,11 +1,16 @@
 """How each number beside the paper's is computed from our runs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import sqrt
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from compass_abs.experiments.errors import StudyError
-from compass_abs.experiments.frames import means
-from compass_abs.experiments.rankings import BucketRow
+from compass_abs.experiments.frames import having, means
+from compass_abs.experiments.rankings import HIGHER_IS_BETTER, BucketRow
+from compass_abs.experiments.workloads import chosen_days, day_of_work, load_trace
+from compass_abs.reporting.palette import name_of
+from compass_abs.traces.composition import SizeClass, instance_shares
 
 if TYPE_CHECKING:
     import polars
@@ -25,11 +30,8 @@ def measure(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, 
 
 def _runs(row: Row, known: "Mapping[str, StudyResult]") -> "polars.DataFrame":
     """The runs that a row speaks of."""
-    import polars as pl
-
-    frame = known[row["study"]].runs.filter(pl.col("trace") == row["trace"])
-    for column, value in row.get("where", {}).items():
-        frame = frame.filter(pl.col(column).is_in(value if isinstance(value, list) else [value]))
+    where = {"trace": row["trace"]} if "trace" in row else {}
+    frame = having(known[row["study"]].runs, {**where, **row.get("where", {})})
     if frame.is_empty():
         raise StudyError(f"the paper's table: study {row['study']!r} has no run for {row['what']!r}")
     return frame
@@ -50,14 +52,53 @@ def _field(row: Row, content: Mapping[str, Any]) -> list[str]:
 
 
 def _lead(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
-    """The strongest baseline less the subject; AGU the other way round."""
-    frame, metric = _runs(row, known), row["metric"]
-    ours = _mean_of(frame, content["subject"], metric)
+    """The strongest baseline less the subject, AGU the other way round, and the standard error over days."""
+    frame, metric, ours = _runs(row, known), row["metric"], content["subject"]
     theirs = {name: _mean_of(frame, name, metric) for name in _field(row, content)}
-    best = max if metric == "agu" else min
-    strongest = best(theirs, key=lambda name: theirs[name])
-    lead = ours - theirs[strongest] if metric == "agu" else theirs[strongest] - ours
-    return f"{_signed(lead, row['kind'])} ({strongest})"
+    strongest = (max if metric in HIGHER_IS_BETTER else min)(theirs, key=lambda name: theirs[name])
+    lead = theirs[strongest] - _mean_of(frame, ours, metric)
+    return f"{_signed(_oriented(lead, metric), row['kind'])}{_give_or_take(frame, row, (ours, strongest))}" + (
+        f" ({name_of(strongest)})"
+    )
+
+
+def _oriented(lead: float, metric: str) -> float:
+    """Positive where the subject is ahead."""
+    return -lead if metric in HIGHER_IS_BETTER else lead
+
+
+def _give_or_take(frame: "polars.DataFrame", row: Row, pair: tuple[str, str]) -> str:
+    """The standard error of the mean of the days' differences; nothing for a single day."""
+    metric = row["metric"]
+    days: dict[tuple[Any, ...], dict[str, float]] = {}
+    for run in frame.iter_rows(named=True):
+        if run["scheduler"] in pair and run[metric] is not None:
+            at = (run["trace"], run["day"], run["eta"], run["queue"], run["cost"])
+            days.setdefault(at, {})[run["scheduler"]] = run[metric]
+    gaps = [by_name[pair[0]] - by_name[pair[1]] for by_name in days.values() if len(by_name) == 2]
+    if len(gaps) < 2:
+        return ""
+    error = stdev(gaps) / sqrt(len(gaps))
+    return (
+        f" ± {error * 100:.2f}"
+        if row["kind"] == "points"
+        else f" ± {error:,.0f}"
+        if error >= 10
+        else f" ± {error:,.1f}"
+    )
+
+
+def _leads(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
+    """In how many panels of a figure, a trace or setting by a metric each, the subject's mean is the best."""
+    frame, field = _runs(row, known), _field(row, content)
+    panels = won = 0
+    for _, part in frame.group_by(row["over"], maintain_order=True):
+        for metric in row["metrics"]:
+            ours = _mean_of(part, content["subject"], metric)
+            leads = [_oriented(_mean_of(part, name, metric) - ours, metric) for name in field]
+            panels += 1
+            won += not any(lead < 0 for lead in leads)
+    return f"{won} of {panels}"
 
 
 def _band(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
@@ -85,14 +126,15 @@ def _values(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, 
 
 
 def _field_band(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
-    """The range of the baselines' means."""
+    """The range of the baselines' means, in each part of the runs by itself."""
     frame = _runs(row, known)
-    values = {name: _mean_of(frame, name, row["metric"]) for name in _field(row, content)}
-    there = {name: value for name, value in values.items() if value == value}
+    parts = [part for _, part in frame.group_by(row["over"], maintain_order=True)] if row.get("over") else [frame]
+    values = [(_mean_of(part, name, row["metric"]), name) for part in parts for name in _field(row, content)]
+    there = [(value, name) for value, name in values if value == value]
     if not there:
         return "–"
-    low, high = min(there, key=lambda name: there[name]), max(there, key=lambda name: there[name])
-    return f"{_number(there[low], row['kind'])} ({low}) to {_number(there[high], row['kind'])} ({high})"
+    low, high = min(there), max(there)
+    return " to ".join(f"{_number(value, row['kind'])} ({name_of(name)})" for value, name in (low, high))
 
 
 def _below_bound(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
@@ -121,18 +163,27 @@ def _first(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, A
 
 
 def _instance_share(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
-    """Shares of instance sizes, of the whole trace or a day of it."""
-    from compass_abs.traces import day, read_trace
-    from compass_abs.traces.composition import SizeClass, instance_shares
-
-    trace = read_trace(row["trace"])
-    part = day(trace, row["day"]) if "day" in row else trace
-    shares = instance_shares(part.jobs, part.capacity)
+    """Shares of instance sizes among the jobs that a study replays."""
+    workload = next(each for each in known[row["study"]].study.workloads if each.name == row["trace"])
+    trace = load_trace(workload)
+    jobs = [job for day in chosen_days(workload) for job in day_of_work(workload, day).jobs]
+    shares = instance_shares(jobs, trace.capacity)
     if row["size"] == "2-7":
         share = shares[SizeClass.FRIENDLY] + shares[SizeClass.UNFRIENDLY]
     else:
         share = shares[SizeClass(row["size"])]
     return f"{share:.3f}" if row.get("kind") == "number" else f"{share * 100:.2f} %"
+
+
+def bucket_cells(
+    row: Row, known: "Mapping[str, StudyResult]", metrics: Sequence[str]
+) -> tuple[str, Mapping[str, str]] | None:
+    """Of a bucket of Table 3: our pairs, and on how many of them the subject is first; None where it is empty."""
+    rows, _ = _buckets(row, known)
+    found = next((each for each in rows if each.bucket == row["bucket"]), None)
+    if found is None:
+        return None
+    return str(found.pairs), {metric: f"{found.first[metric]} ({found.share(metric):.1%})" for metric in metrics}
 
 
 def _signed(value: float, kind: str) -> str:
@@ -155,6 +206,7 @@ def _number(value: float, kind: str) -> str:
 
 _MEASURES: dict[str, Callable[[Row, "Mapping[str, StudyResult]", Mapping[str, Any]], str]] = {
     "lead": _lead,
+    "leads": _leads,
     "band": _band,
     "lowest": _lowest,
     "spread": _spread,

@@ -4,15 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compass_abs.experiments.cell import Cell
+from compass_abs.experiments.columns import BOUND, RATIOS
 from compass_abs.experiments.errors import StudyError
-from compass_abs.experiments.frames import BOUND, means
-from compass_abs.experiments.markdown import heading
+from compass_abs.experiments.frames import having, means
+from compass_abs.experiments.markdown import heading, is_share
+from compass_abs.experiments.rankings import HIGHER_IS_BETTER
 from compass_abs.experiments.study import FigureSpec
 from compass_abs.reporting.figures import FigureData, Panel, Point
 
 if TYPE_CHECKING:
     import polars
 
+#: What bars from zero on would show as equal.
+_NEAR_ONE = ("agu", "utilisation", "wcc_coverage", "ajct_ratio")
 _SERIES_TITLES = {
     "n_sif": "Avoidable partial nodes (N·SIF)",
     "utilisation": "GPU utilisation",
@@ -22,28 +26,19 @@ _SERIES_TITLES = {
 
 def figure_data(frame: "polars.DataFrame", spec: FigureSpec) -> FigureData:
     """What a study's figure shows: means over days, with the standard error where there are several."""
+    draw = _scatter if spec.kind == "points" else _panel
     chosen = _where(frame, spec)
-    panels = []
-    for title, part in _split(chosen, spec.panels):
-        if spec.kind == "points":
-            panels.append(_scatter(part, spec, title))
-        else:
-            panels += [_panel(part, spec, metric, title) for metric in spec.y]
-    columns = len(spec.y) if spec.kind != "points" and len(spec.y) > 1 else 3
-    return FigureData(spec.kind, panels, columns=columns, caption=spec.title)
+    panels = [draw(part, spec, metric, title) for title, part in _split(chosen, spec.panels) for metric in spec.y]
+    # A row for each part, where a row holds its metrics.
+    count = len(spec.y)
+    return FigureData(spec.kind, panels, columns=2 if count == 4 else count if count > 1 else 3, caption=spec.title)
 
 
 def _where(frame: "polars.DataFrame", spec: FigureSpec) -> "polars.DataFrame":
-    import polars as pl
-
-    for column, value in spec.where.items():
-        if column not in frame.columns:
-            raise StudyError(f"figure {spec.name!r}: `where` names {column!r}, which is no column")
-        wanted = value if isinstance(value, list) else [value]
-        frame = frame.filter(pl.col(column).is_in(wanted))
-    if frame.is_empty():
+    found = having(frame, spec.where)
+    if found.is_empty():
         raise StudyError(f"figure {spec.name!r}: no run has {dict(spec.where)}")
-    return frame
+    return found
 
 
 def _split(frame: "polars.DataFrame", column: str | None) -> Iterator[tuple[str, "polars.DataFrame"]]:
@@ -62,24 +57,43 @@ def _panel(part: "polars.DataFrame", spec: FigureSpec, metric: str, title: str) 
     found = means(part, by, [metric])
     series: dict[str, list[Point]] = {}
     for row in found.iter_rows(named=True):
-        if row[metric] is None or (row["scheduler"] == BOUND and metric in ("ajct_ratio", "ajct_above_bound")):
+        if row[metric] is None or (row["scheduler"] == BOUND and metric in RATIOS):
             continue
         x = "" if spec.x == "scheduler" else row[spec.x]
         series.setdefault(row["scheduler"], []).append(Point(x, row[metric], row[f"{metric}_error"]))
-    name = f"{title}: {heading(metric)}" if title else heading(metric)
-    return Panel(name, series, heading(spec.x), from_zero=spec.kind == "bars" and metric != "agu", log_x=spec.log_x)
+    return Panel(
+        _title(title, metric),
+        series,
+        heading(spec.x),
+        from_zero=spec.kind == "bars" and metric not in _NEAR_ONE,
+        log_x=spec.log_x,
+        share=is_share(metric),
+        x_share=is_share(spec.x),
+    )
 
 
-def _scatter(part: "polars.DataFrame", spec: FigureSpec, title: str) -> Panel:
-    """Each scheduler is a point: the metric `x` against the first of `y`."""
-    found = means(part, ["scheduler"], [spec.x, spec.y[0]])
+def _scatter(part: "polars.DataFrame", spec: FigureSpec, metric: str, title: str) -> Panel:
+    """Each scheduler is a point: the metric `x` against one of `y`."""
+    found = means(part, ["scheduler"], [spec.x, metric])
     series = {
-        row["scheduler"]: [Point(row[spec.x], row[spec.y[0]], row[f"{spec.y[0]}_error"])]
+        row["scheduler"]: [Point(row[spec.x], row[metric], row[f"{metric}_error"])]
         for row in found.iter_rows(named=True)
-        if row[spec.y[0]] is not None
+        if row[metric] is not None
     }
-    name = f"{title}: {heading(spec.y[0])}" if title else heading(spec.y[0])
-    return Panel(name, series, heading(spec.x), log_x=spec.log_x)
+    return Panel(
+        _title(title, metric),
+        series,
+        heading(spec.x),
+        log_x=spec.log_x,
+        share=is_share(metric),
+        x_share=is_share(spec.x),
+        better="higher" if metric in HIGHER_IS_BETTER else "lower",
+        bounds=(BOUND,),
+    )
+
+
+def _title(part: str, metric: str) -> str:
+    return f"{part}: {heading(metric)}" if part else heading(metric)
 
 
 def window_figure(cells: Sequence[Cell], results: Sequence[Mapping[str, Any]], most: int = 600) -> FigureData:
@@ -92,7 +106,7 @@ def window_figure(cells: Sequence[Cell], results: Sequence[Mapping[str, Any]], m
             hours = [time % 86_400 / 3600 for time in steps["times"]]
             points = [Point(x, y) for x, y in zip(hours, steps[key], strict=True)]
             series.setdefault(cell.scheduler, []).extend(_thinned(points, most))
-        panels.append(Panel(title, series, "hour of the day"))
+        panels.append(Panel(title, series, "time of the day", share=is_share(key)))
     return FigureData("steps", panels, columns=3)
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from compass_abs.experiments.columns import BOUND
 from compass_abs.experiments.errors import StudyError
-from compass_abs.experiments.frames import BOUND
 from compass_abs.experiments.study import RankingSpec
 
 if TYPE_CHECKING:
     import polars
 
-_HIGHER_IS_BETTER = ("agu", "utilisation", "wcc_coverage")
+HIGHER_IS_BETTER = ("agu", "utilisation", "wcc_coverage")
 _EQUAL = 1e-9
 
 
@@ -98,7 +98,7 @@ def _badness(metric: str, run: Mapping[str, Any]) -> float:
     value = run[metric]
     if value is None:
         return -inf
-    return -value if metric in _HIGHER_IS_BETTER else float(value)
+    return -value if metric in HIGHER_IS_BETTER else float(value)
 
 
 def _buckets(lower_ends: Sequence[float]) -> list[tuple[str, float, float]]:

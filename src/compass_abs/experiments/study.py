@@ -1,13 +1,29 @@
 """A study as a small YAML file: which workloads, which schedulers, which tables and figures."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
+from compass_abs.experiments.columns import mistake_in
 from compass_abs.experiments.errors import StudyError
+
+if TYPE_CHECKING:
+    import yaml
+
+#: Parts of a study become files of this name.
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
@@ -44,12 +60,22 @@ class Workload(_Part):
     knobs: Knobs = Knobs()
     seed: int = 0
     #: Which days: "all", a list, or a sample of them.
-    days: Literal["all"] | tuple[int, ...] | Sample = "all"
-    #: Durations that the publisher cut: "as-published" or "refilled".
-    tail: str = "as-published"
+    days: Literal["all"] | Annotated[tuple[int, ...], Field(min_length=1)] | Sample = "all"
+    #: Durations that the publisher cut.
+    tail: Literal["as-published", "refilled"] = "as-published"
     #: A cluster of this many nodes, whatever η says: for one that exists.
     nodes: Annotated[int, Field(ge=1)] | None = None
     label: str = ""
+
+    @field_validator("days", mode="wrap")
+    @classmethod
+    def _days_in_one_of_three_forms(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            raise ValueError(
+                "expected all, a list of days such as [92, 100], or a sample such as {every: 6}"
+            ) from error
 
     @model_validator(mode="after")
     def _one_source(self) -> "Workload":
@@ -57,6 +83,8 @@ class Workload(_Part):
             raise ValueError("give either `trace` (a name or a file) or `synth` (a preset)")
         if self.synth is None and (self.knobs != Knobs() or self.length != 1):
             raise ValueError("`knobs` and `length` belong to `synth`")
+        if self.trace is None and self.tail != "as-published":
+            raise ValueError("`tail` belongs to `trace`; synthetic durations were never cut")
         return self
 
     @property
@@ -68,20 +96,20 @@ class Workload(_Part):
 class TableSpec(_Part):
     """Means over days of some metrics, a line for each combination of `by`."""
 
-    name: str
+    name: FileName
     title: str = ""
-    by: tuple[str, ...]
+    by: Annotated[tuple[str, ...], Field(min_length=1)]
     values: tuple[str, ...]
 
 
 class FigureSpec(_Part):
     """A picture of the same means: bars, lines over `x`, or points of one metric against another."""
 
-    name: str
+    name: FileName
     kind: Literal["bars", "lines", "points"]
     title: str = ""
     x: str = "scheduler"
-    y: tuple[str, ...]
+    y: Annotated[tuple[str, ...], Field(min_length=1)]
     #: A panel for each value of this column, besides one for each metric.
     panels: str | None = None
     #: Only the runs whose columns have these values.
@@ -92,7 +120,7 @@ class FigureSpec(_Part):
 class RankingSpec(_Part):
     """How often `subject` is first in its field on a (day, η) pair, by coverage of the composition condition."""
 
-    name: str
+    name: FileName
     title: str = ""
     subject: str
     #: Whom it is compared with; everybody but bounds when empty.
@@ -105,8 +133,14 @@ class RankingSpec(_Part):
 class WindowSpec(_Part):
     """Hours of the day that a case study looks into."""
 
-    start: Annotated[float, Field(ge=0)]
-    end: Annotated[float, Field(gt=0)]
+    start: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    end: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> "WindowSpec":
+        if self.end <= self.start:
+            raise ValueError("`end` must come after `start`, both in hours since the day's midnight")
+        return self
 
 
 class Study(_Part):
@@ -120,14 +154,14 @@ class Study(_Part):
     paper: str = ""
     workloads: Annotated[tuple[Workload, ...], Field(min_length=1)]
     schedulers: Annotated[tuple[str, ...], Field(min_length=1)]
-    eta: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.9,)
+    eta: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)] = (0.9,)
     #: Cluster sizes in nodes, instead of those that η gives.
     nodes: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    queues: tuple[str, ...] = ("fifo",)
+    queues: Annotated[tuple[str, ...], Field(min_length=1)] = ("fifo",)
     #: Seconds that a migration delays a job.
-    costs: tuple[Annotated[float, Field(ge=0)], ...] = (8.0,)
+    costs: Annotated[tuple[Seconds, ...], Field(min_length=1)] = (8.0,)
     #: Shares of jobs that may not be moved.
-    pinned: tuple[Annotated[float, Field(ge=0, le=1)], ...] = (0.0,)
+    pinned: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(min_length=1)] = (0.0,)
     #: Of each workload's days, only every so-many-th: for a quick look.
     sample: Annotated[int, Field(ge=1)] = 1
     window: WindowSpec | None = None
@@ -137,14 +171,30 @@ class Study(_Part):
     figures: tuple[FigureSpec, ...] = ()
     rankings: tuple[RankingSpec, ...] = ()
 
-    @field_validator("tables", "figures", "rankings")
+    @field_validator("tables", "figures", "rankings", "workloads")
     @classmethod
     def _names_differ(cls, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-        names = [part.name for part in parts]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two are called {name!r}")
+        if twice := _twice([part.name for part in parts]):
+            raise ValueError(f"two are called {twice[0]!r}; give one another name (of a workload: its `label`)")
         return parts
+
+    @field_validator("schedulers", "eta", "nodes", "queues", "costs", "pinned")
+    @classmethod
+    def _values_differ(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if twice := _twice(values):
+            raise ValueError(f"{twice[0]!r} stands there twice")
+        return values
+
+    @model_validator(mode="after")
+    def _names_only_what_will_be_there(self) -> "Study":
+        if (mistake := mistake_in(self)) is not None:
+            raise ValueError(mistake)
+        return self
+
+
+def _twice(values: Sequence[Any]) -> list[Any]:
+    """Those that there are two of."""
+    return [value for i, value in enumerate(values) if value in values[:i]]
 
 
 def sampled(study: Study, every: int) -> Study:
@@ -192,11 +242,11 @@ def read_study(path: Path) -> Study:
     import yaml
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _loader())
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         line = f" line {place.line + 1}" if place is not None else ""
-        raise StudyError(f"{path}{line}: this is no YAML: {getattr(error, 'problem', error)}") from error
+        raise StudyError(f"{path}{line}: this can't be read as YAML: {getattr(error, 'problem', error)}") from error
     except UnicodeDecodeError as error:
         raise StudyError(f"{path}: this is no text in UTF-8") from error
     if not isinstance(content, dict):
@@ -204,7 +254,30 @@ def read_study(path: Path) -> Study:
     try:
         return Study.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the study"
-        value = "" if first["type"] == "missing" else f" is {first['input']!r:.60}"
-        raise StudyError(f"{path}: {field}{value}: {first['msg']}") from error
+        raise StudyError(f"{path}: {_first_mistake(error)}") from error
+
+
+def _first_mistake(error: ValidationError) -> str:
+    """The field, its value, and what is wrong with it."""
+    first = error.errors()[0]
+    message = first["msg"].removeprefix("Value error, ")
+    # Checks of the whole study name their field themselves.
+    if not first["loc"]:
+        return message
+    field = ".".join(str(part) for part in first["loc"])
+    return f"{field}: {message}" if first["type"] == "missing" else f"{field} is {first['input']!r:.60}: {message}"
+
+
+def _loader() -> "type[yaml.SafeLoader]":
+    """Reads YAML as usual, but refuses a field that is given twice, of which YAML would silently take the last."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            names = [key.value for key, _ in node.value]
+            for key, _ in node.value:
+                if names.count(key.value) > 1:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
+            return super().construct_mapping(node, deep)
+
+    return Loader

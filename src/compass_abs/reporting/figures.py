@@ -5,17 +5,21 @@ The same data gives the same bytes: no dates, no random ids.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from compass_abs.reporting.axes import fill
 from compass_abs.reporting.comparison import ReportError
+from compass_abs.reporting.figure_data import FigureData, Panel, Point
 from compass_abs.reporting.palette import Look, looks, name_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = ["FigureData", "Panel", "Point", "draw", "save"]
+
+#: Inches: a panel, and an entry of the legend.
+_WIDTH, _HEIGHT, _LEGEND_COLUMN = 3.3, 2.5, 2.2
 _STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -45,60 +49,60 @@ _STYLE: Any = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A mean, and the standard error that its error bar shows; 0 for none."""
-
-    x: Any
-    y: float
-    error: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One set of axes: the points of each scheduler."""
-
-    title: str
-    series: Mapping[str, Sequence[Point]]
-    x_label: str = ""
-    #: Draws the y axis from 0, as bars need.
-    from_zero: bool = False
-    log_x: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FigureData:
-    """A figure: panels in rows of at most `columns`."""
-
-    kind: Literal["bars", "lines", "points", "steps"]
-    panels: Sequence[Panel]
-    columns: int = 3
-    caption: str = ""
-    #: Columns of the legend's grid; schedulers appear in it in the order of the first panel.
-    legend: bool = field(default=True)
-
-
 def draw(data: FigureData) -> "Figure":
     """The figure, to be saved or shown."""
     from matplotlib.figure import Figure
 
     if not data.panels:
         raise ReportError(f"figure {data.caption!r} has no panel: there was no result to draw")
+    names = list(dict.fromkeys(name for panel in data.panels for name in panel.series))
     columns = min(data.columns, len(data.panels))
     rows = -(-len(data.panels) // columns)
+    # Bars without groups lie, each with its scheduler's name before it; everything else has a legend.
+    lying = names if data.kind == "bars" and not _grouped(data) else []
+    wide = max(_WIDTH * columns, _LEGEND_COLUMN if data.legend and not lying else 0.0)
+    high = (0.19 * len(lying) + 0.55 if lying else _HEIGHT) * rows
     with _styled():
-        figure = Figure(figsize=(3.3 * columns + 0.2, 2.5 * rows + 0.6), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False)
-        names = list(dict.fromkeys(name for panel in data.panels for name in panel.series))
         known = looks(names)
-        for panel, ax in zip(data.panels, axes.flat, strict=False):
-            _panel(data.kind, panel, ax, known)
+        legend = _legend(names, known, data.kind) if data.legend and not lying else []
+        most = max(1, int(wide / _LEGEND_COLUMN))
+        figure = Figure(
+            figsize=(wide + (1.3 if lying else 0.2), high + 0.2 + 0.2 * -(-len(legend) // most)), layout="constrained"
+        )
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for i, (panel, ax) in enumerate(zip(data.panels, axes.flat, strict=False)):
+            fill(data.kind, panel, ax, known, lying)
+            if lying and i % columns:
+                ax.tick_params(axis="y", labelleft=False)
         for ax in list(axes.flat)[len(data.panels) :]:
             ax.set_visible(False)
-        if data.legend and data.kind != "bars":
-            handles, labels = _unique(axes.flat)
-            figure.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
+        if legend:
+            figure.legend(handles=legend, loc="outside lower center", ncols=min(most, len(legend)), handlelength=2.8)
     return figure
+
+
+def _grouped(data: FigureData) -> bool:
+    """Whether bars stand for more than one x."""
+    return any(len({p.x for points in panel.series.values() for p in points}) > 1 for panel in data.panels)
+
+
+def _legend(names: Sequence[str], known: Mapping[str, Look], kind: str) -> list[Any]:
+    """An entry for each scheduler, drawn as it is in the panels."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    entries: list[Any] = []
+    for name in names:
+        look, label = known[name], name_of(name)
+        if kind == "bars":
+            entries.append(
+                Patch(facecolor=look.color, edgecolor="white", hatch="////" if look.dash else None, label=label)
+            )
+            continue
+        line: Any = "none" if kind == "points" else (0, look.dash) if look.dash else "-"
+        marker = None if kind == "steps" else look.marker
+        entries.append(Line2D([], [], color=look.color, linestyle=line, marker=marker, label=label))
+    return entries
 
 
 def save(figure: "Figure", stem: Path, kinds: Sequence[str] = ("pdf", "png")) -> list[Path]:
@@ -127,59 +131,3 @@ def _styled() -> Iterator[None]:
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield
-
-
-def _panel(kind: str, panel: Panel, ax: "Axes", known: Mapping[str, Look]) -> None:
-    ax.set_title(panel.title)
-    if kind == "bars":
-        _bars(panel, ax, known)
-    else:
-        for name, points in panel.series.items():
-            _line(kind, name, points, ax, known[name])
-        ax.set_xlabel(panel.x_label)
-        if kind == "points":
-            ax.grid(True, axis="x")
-    if panel.from_zero:
-        ax.set_ylim(bottom=0)
-    if panel.log_x:
-        ax.set_xscale("log")
-
-
-def _bars(panel: Panel, ax: "Axes", known: Mapping[str, Look]) -> None:
-    """A bar for each scheduler, grouped by x where there are several."""
-    groups = list(dict.fromkeys(point.x for points in panel.series.values() for point in points))
-    width = 0.84 / max(1, len(panel.series))
-    for i, (name, points) in enumerate(panel.series.items()):
-        for point in points:
-            at = groups.index(point.x) + (i - (len(panel.series) - 1) / 2) * width
-            ax.bar(at, point.y, width * 0.9, color=known[name].color, hatch="///" if known[name].dash else None,
-                   edgecolor="white", linewidth=0.4, yerr=point.error or None,
-                   error_kw={"elinewidth": 0.7, "ecolor": "#333333"})  # fmt: skip
-    if len(groups) == 1:
-        step = [(i - (len(panel.series) - 1) / 2) * width for i in range(len(panel.series))]
-        ax.set_xticks(step, [name_of(name) for name in panel.series], rotation=40, ha="right", fontsize=7.5)
-    else:
-        ax.set_xticks(range(len(groups)), [str(group) for group in groups])
-    ax.tick_params(axis="x", length=0)
-
-
-def _line(kind: str, name: str, points: Sequence[Point], ax: "Axes", look: Look) -> None:
-    style: Any = (0, look.dash) if look.dash else "-"
-    xs, ys = [point.x for point in points], [point.y for point in points]
-    text = name_of(name)
-    if kind == "steps":
-        ax.step(xs, ys, where="post", color=look.color, linestyle=style, linewidth=1.1, label=text)
-        return
-    errors = [point.error for point in points] if any(point.error for point in points) else None
-    line = style if kind == "lines" else "none"
-    ax.errorbar(xs, ys, yerr=errors, color=look.color, linestyle=line, marker=look.marker,
-                elinewidth=0.7, label=text)  # fmt: skip
-
-
-def _unique(axes: Any) -> tuple[list[Any], list[str]]:
-    """A legend entry for each scheduler, once."""
-    found: dict[str, Any] = {}
-    for ax in axes:
-        for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(text, handle)
-    return list(found.values()), list(found)

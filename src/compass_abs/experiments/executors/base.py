@@ -1,7 +1,7 @@
 """The protocol of executors: runs in, outcomes out, in whatever order they finish."""
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -50,6 +50,16 @@ def batches(cells: Sequence[Cell], size: int) -> list[list[tuple[int, Cell]]]:
     """Consecutive runs, `size` at a time; neighbours share a day's jobs."""
     numbered = list(enumerate(cells))
     return [numbered[i : i + size] for i in range(0, len(numbered), size)]
+
+
+def whole_option(engine: str, options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
+    """An option that is a whole number; raises naming it when it is none, or too small."""
+    text = options.get(name)
+    if text is None:
+        return default
+    if not text.strip().isdecimal() or int(text) < least:
+        raise SweepError(f"engine {engine!r}: option {name} is {text!r}, expected a whole number of at least {least}")
+    return int(text)
 
 
 def make_executor(engine: str, workers: int, options: dict[str, str] | None = None) -> Executor:

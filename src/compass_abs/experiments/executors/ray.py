@@ -1,15 +1,18 @@
 """Runs on a Ray cluster."""
 
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from compass_abs.experiments.cell import Cell
 from compass_abs.experiments.errors import SweepError
-from compass_abs.experiments.executors.base import Outcome, attempt_all, batches
+from compass_abs.experiments.executors.base import Outcome, attempt_all, batches, whole_option
 
 _OPTIONS = ("address", "batch")
 #: Runs in one task: most take less time than starting a task does.
 _BATCH = 8
+#: Seconds for a head node to accept a connection.
+_PATIENCE = 10
 
 
 class RayExecutor:
@@ -24,7 +27,7 @@ class RayExecutor:
                 raise SweepError(f"engine 'ray' has no option {option!r}; it has: {', '.join(_OPTIONS)}")
         self._workers = workers
         self._address = options.get("address")
-        self._batch = int(options.get("batch", _BATCH))
+        self._batch = whole_option("ray", options, "batch", _BATCH)
 
     def run(self, cells: Sequence[Cell]) -> Iterator[Outcome]:
         """Every run's outcome, as it becomes known."""
@@ -33,6 +36,8 @@ class RayExecutor:
         except ImportError as error:
             raise SweepError("engine 'ray' needs Ray: pip install 'compass-abs[sweep]'") from error
         ours = not ray.is_initialized()
+        if ours and self._address:
+            _knock(self._address)
         if ours:
             try:
                 if self._address:
@@ -54,3 +59,16 @@ class RayExecutor:
                 ray.cancel(task, force=True)
             if ours:
                 ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raises unless something listens at host:port: Ray itself would retry for minutes, then end this process."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise SweepError(
+            f"engine 'ray': nothing answers at {address} ({error}); `ray status` on the head node shows its address"
+        ) from error

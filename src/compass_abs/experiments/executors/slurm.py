@@ -7,9 +7,10 @@ from typing import Any
 
 from compass_abs.experiments.cell import Cell
 from compass_abs.experiments.errors import SweepError
-from compass_abs.experiments.executors.base import Outcome, attempt_all, batches
+from compass_abs.experiments.executors.base import Outcome, attempt_all, batches, whole_option
 
 _MINUTES = 120
+_CLUSTERS = ("slurm", "local")
 
 
 class SlurmExecutor:
@@ -23,9 +24,12 @@ class SlurmExecutor:
         self._workers = workers
         rest = dict(options)
         self._folder = Path(rest.pop("folder", "runs/slurm"))
-        self._minutes = int(rest.pop("minutes", _MINUTES))
-        self._batch = int(rest.pop("batch", 0))
+        self._minutes = whole_option("slurm", options, "minutes", _MINUTES)
+        self._batch = whole_option("slurm", options, "batch", 0)
         self._cluster = rest.pop("cluster", "slurm")
+        if self._cluster not in _CLUSTERS:
+            raise SweepError(f"engine 'slurm': option cluster is {self._cluster!r}, expected {' or '.join(_CLUSTERS)}")
+        rest = {name: text for name, text in rest.items() if name not in ("minutes", "batch")}
         for option in rest:
             if not option.startswith("slurm_"):
                 raise SweepError(f"engine 'slurm' has no option {option!r}; submitit's own begin with 'slurm_'")
@@ -52,6 +56,9 @@ class SlurmExecutor:
             jobs = executor.map_array(attempt_all, parts)
             for job in submitit.helpers.as_completed(jobs, poll_frequency=1):
                 yield from self._outcomes(job, parts[jobs.index(job)])
+        # What submitit says of a parameter that it doesn't know is a NameError; its first line says all.
+        except NameError as error:
+            raise SweepError(f"engine 'slurm': {str(error).splitlines()[0]}") from error
         except RuntimeError as error:
             raise SweepError(f"engine 'slurm': {error}") from error
         finally:
