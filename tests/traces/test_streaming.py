@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compass_abs.traces import BadRows, read_trace
+from compass_abs.traces import BadRows, TraceError, read_trace
 from tests.traces.files import HELIOS_HEADER, helios_row
 
 ROWS = 60_000
@@ -53,3 +53,28 @@ def test_reading_a_file_says_how_far_it_is_up_to_its_end(tmp_path: Path, suffix:
     assert len(seen) > 2
     assert seen == sorted(seen)
     assert seen[-1] == path.stat().st_size
+
+
+@pytest.mark.nightly
+def test_file_of_two_gigabytes_takes_the_memory_of_its_jobs_and_its_bad_row_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "huge.csv"
+    # Most rows are CPU jobs, as in the published logs, with names long enough to fill the file soon.
+    user = "u" * 1_000
+    rows = "".join(helios_row(i, 0).replace("u1", user) + "\n" for i in range(2_000))
+    blocks = 2 * 1024**3 // len(rows) + 1
+    with path.open("w") as out:
+        out.write(HELIOS_HEADER + "\n")
+        for _ in range(blocks):
+            out.write(rows)
+        out.write(helios_row("good", 8) + "\n" + helios_row("bad", "x") + "\n")
+    assert path.stat().st_size > 2 * 1024**3
+    number = 2_000 * blocks + 2
+    with pytest.raises(TraceError, match=rf"huge\.csv, row {number} \(line {number + 1}\): gpu_num is 'x'"):
+        read_trace(path)
+    tracemalloc.start()
+    trace = read_trace(path, bad_rows=BadRows.SKIP)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [job.id for job in trace.jobs] == ["good"]
+    assert trace.dropped == {"asks for no GPU": number - 2, "bad row: gpu_num": 1}
+    assert peak < 20_000_000
