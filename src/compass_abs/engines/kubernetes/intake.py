@@ -88,7 +88,7 @@ class Intake:
                 continue
             found.setdefault(self._shape(pod).key, []).append(pod)
         # All at once after a time in which nobody looked: whoever came first is first still.
-        ordered = sorted(found.items(), key=lambda item: (max(map(pods.created, item[1])), item[0]))
+        ordered = sorted(found.items(), key=lambda item: (max(map(pods.order_of_creation, item[1])), item[0]))
         return {key: sorted(members, key=owners.order_of) for key, members in ordered}
 
     def _shape(self, pod: Object) -> _Shape:

@@ -39,7 +39,7 @@ RECORD = "compass-abs/record"
 JOB_ID_LABEL = "compass-abs/job-id"
 
 _RUN = re.compile(r"([a-z0-9-]+)/([0-9]{1,9})@([0-9]{1,9})")
-_COUNT = re.compile(r"[0-9]{1,9}")
+_COUNT = re.compile(r"[0-9]{1,18}")
 #: Longest name of a pod whose name is its host name, too.
 _LONGEST_NAME = 63
 
