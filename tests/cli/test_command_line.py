@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import typer
 
 from compass_abs import __version__
-from compass_abs.cli.main import HEADINGS, app, run
+from compass_abs.cli.main import EXTRAS, HEADINGS, app, run
 from tests.audit.kubectl import fragmented, written
 
 COMPASS = [sys.executable, "-m", "compass_abs"]
@@ -170,6 +171,37 @@ def test_mistake_ends_in_a_plain_line_and_exit_code_2(
     if error.startswith("compass: "):
         assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        ("httpx", "ps"),
+        ("httpx", "advise"),
+        ("structlog", "serve --state nosuch"),
+        ("starlette", "serve --state nosuch"),
+        ("prometheus_client", "serve --state nosuch"),
+    ],
+)
+def test_package_that_was_not_installed_is_named_with_what_installs_it(
+    package: str, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    probe = f"import sys; sys.modules['{package}'] = None; from compass_abs.cli.main import run; run()"
+    done = subprocess.run(
+        [sys.executable, "-c", probe, *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"compass: {package} is not installed: pip install 'compass-abs[live]'\n"
+
+
+def test_every_package_of_an_extra_is_known_to_the_command_line() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {
+        re.split(r"[^\w-]", each)[0].replace("-", "_"): extra
+        for extra, those in project["optional-dependencies"].items()
+        for each in those
+    }
+    assert wanted == EXTRAS
 
 
 @pytest.mark.parametrize("target", ["folder", "folder/none/page.html", "file/page.html"])

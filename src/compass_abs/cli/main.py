@@ -39,6 +39,13 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Nodes and moves of a running controller": ("top", "nodes", "drain", "undrain", "plan", "pause", "resume"),
 }
 
+#: What packages are missing where only a part of the product was installed, and what installs them.
+EXTRAS: dict[str, str] = {
+    **dict.fromkeys(("httpx", "prometheus_client", "psutil", "starlette", "structlog", "textual", "uvicorn"), "live"),
+    **dict.fromkeys(("ray", "submitit"), "sweep"),
+    "torch": "train",
+}
+
 app = typer.Typer(
     name="compass",
     help="A GPU-cluster scheduler that never lets fragmentation keep a training job waiting.",
@@ -92,6 +99,12 @@ def run() -> None:
         app()
     except CompassError as error:
         typer.echo(f"compass: {error}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        typer.echo(f"compass: {missing} is not installed: pip install 'compass-abs[{EXTRAS[missing]}]'", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("compass: interrupted", err=True)
