@@ -182,6 +182,16 @@ def test_compare_replacing_a_comparison_leaves_no_run_of_the_old_one(  # type: i
     assert compass(monkeypatch, "report", out, "--out", tmp_path / "again.html") == 0
 
 
+def test_nodes_that_are_racks_ask_for_their_topology(monkeypatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "racks.csv"
+    path.write_text("# capacity: 72\n" + PLAIN + "a,0,10,1,72\nb,0,10,1,3\n")
+    assert compass(monkeypatch, "simulate", path) == 2
+    assert "give their --topology, such as nvl72" in capsys.readouterr().err
+    assert compass(monkeypatch, "simulate", path, "--topology", "nvl72", "--scheduler", "hierarchical") == 0
+    assert compass(monkeypatch, "trace", "info", path, "--by-day") == 0
+    assert "says nothing of nodes of 72" in capsys.readouterr().out
+
+
 def test_rows_out_of_order_are_refused_or_sorted(monkeypatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "late.csv"
     path.write_text(PLAIN + "a,50,10,1,4\nb,0,10,1,4\n")

@@ -44,6 +44,14 @@ def test_wcc_coverage_is_the_share_of_busy_seconds_on_which_it_holds(jobs: list[
     assert wcc_coverage(jobs) == pytest.approx(held / busy)
 
 
+def test_wcc_coverage_says_nothing_of_racks() -> None:
+    jobs = (Job("a", 1, 72, 0, 10), Job("b", 1, 3, 0, 10))
+    assert wcc_coverage(jobs, 72) is None
+    assert wcc_coverage(jobs[1:], 8) == 0.0
+    summary = summarize(Trace(jobs, capacity=72))
+    assert (summary.wcc_coverage, summary.days_wcc_throughout) == (None, 0)
+
+
 def test_wcc_coverage_is_exactly_one_when_it_always_holds() -> None:
     jobs = [Job(f"j{i}", 1, 1 + i % 2, i / 3, 0.1 + i / 7) for i in range(1_000)]
     assert wcc_coverage(jobs) == 1.0

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compass_abs.model import CompassError
+from compass_abs.model import CAPACITIES, CompassError
 
 if TYPE_CHECKING:
     from compass_abs.simulation import Setup
@@ -148,6 +148,11 @@ def make_setup(workload: "Workload", scheduler: str, parameters: dict[str, Any],
     from compass_abs.simulation import Setup, make_cost, read_node_changes
 
     topology: Topology | None = options.get("topology")
+    if topology is None and workload.trace.capacity not in CAPACITIES:
+        raise OptionError(
+            f"trace {workload.trace.name!r} has nodes of {workload.trace.capacity} GPUs, which are domains of smaller "
+            "ones: give their --topology, such as nvl72"
+        )
     if options["nodes"] is not None:
         nodes = options["nodes"]
     elif topology is None:

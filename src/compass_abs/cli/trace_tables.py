@@ -46,7 +46,9 @@ def day_table(lines: "Sequence[DayLine]") -> Table:
     return table
 
 
-def _share(value: float) -> str:
+def _share(value: float | None) -> str:
+    if value is None:
+        return "–"
     return f"{value:.0%}" if value in (0.0, 1.0) else f"{value:.1%}"
 
 
@@ -69,17 +71,22 @@ def _facts(summary: "Summary") -> Table:
         ),
         ("by hour", f"{_sparkline(summary.arrivals_by_hour)}  (0 h to 23 h)"),
         ("durations", f"mean {_seconds(summary.duration_mean)}; {quantiles}"),
-        ("GPU hours", f"{summary.gpu_hours:,.0f}"),
+        ("GPU hours", f"{summary.gpu_hours:,.0f}" if summary.gpu_hours >= 10 else f"{summary.gpu_hours:.2g}"),
         ("demand", f"mean {summary.demand_mean_gpus:,.1f} GPUs, peak {summary.demand_peak_gpus:,} (nobody waits)"),
         ("N(η)", ", ".join(f"{n:,} at {eta}" for eta, n in summary.nodes.items()) + f" (nodes of {summary.capacity})"),
-        (
-            "WCC",
-            f"held {summary.wcc_coverage:.2%} of the time, throughout on {summary.days_wcc_throughout} of "
-            f"{summary.days_with_jobs} days (nobody waits)",
-        ),
+        ("WCC", _condition(summary)),
     ):
         table.add_row(Text(name, style="bold"), value)
     return table
+
+
+def _condition(summary: "Summary") -> str:
+    if summary.wcc_coverage is None:
+        return f"says nothing of nodes of {summary.capacity}; a topology divides them (compass simulate --topology)"
+    return (
+        f"held {summary.wcc_coverage:.2%} of the time, throughout on {summary.days_wcc_throughout} of "
+        f"{summary.days_with_jobs} days (nobody waits)"
+    )
 
 
 def _shares(summary: "Summary") -> Table:

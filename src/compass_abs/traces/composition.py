@@ -49,12 +49,15 @@ def instance_shares(jobs: Iterable[Job], capacity: int = 8) -> dict[SizeClass, f
     return {kind: number / total if total else 0.0 for kind, number in shares.items()}
 
 
-def wcc_coverage(jobs: Sequence[Job], capacity: int = 8) -> float:
+def wcc_coverage(jobs: Sequence[Job], capacity: int = 8) -> float | None:
     """ρ on the no-wait replay: the share of the time with something running during which the WCC holds.
 
+    None for nodes that slots don't divide, such as racks of 72 GPUs, of which the condition says nothing.
     No cluster is needed: every job runs from its submission for its duration. On a cluster that makes jobs wait, ρ
     may differ; the simulator reports that one.
     """
+    if vacancy(capacity):
+        return None
     # p1 ≥ p3 + 3 p5 + 2 p6 + p7 in counts: enough 1-GPU instances for all vacancies.
     change: dict[float, list[int]] = {}
     for job in jobs:
@@ -111,7 +114,7 @@ class Summary:
     demand_mean_gpus: float
     demand_peak_gpus: int
     nodes: dict[str, int]
-    wcc_coverage: float
+    wcc_coverage: float | None
     days_wcc_throughout: int
     dropped: dict[str, int]
     notes: tuple[str, ...]
@@ -188,7 +191,7 @@ class DayLine:
     gpus: int
     instance_shares: dict[str, float]
     nodes: dict[str, int]
-    wcc_coverage: float
+    wcc_coverage: float | None
 
 
 def summarize_days(trace: Trace, progress: Callable[[int], None] | None = None) -> list[DayLine]:
