@@ -240,6 +240,18 @@ class EngineConformance(GangOrders):
             engine.kill(order.run)
             self.ended(engine, order.run)
 
+    def test_request_to_a_program_that_is_still_starting_does_it_no_harm(self, engine: Engine, job: str) -> None:
+        # As while torch is imported: nobody listens yet, and a signal would end it.
+        program = "import time; print('imports', flush=True); time.sleep(1); print('imported', flush=True)"
+        (order,) = self.orders(engine, job, self.nodes(engine)[:1], self.python(program))
+        engine.start(order)
+        self.until(engine, order.run, lambda report: report.phase is RunPhase.RUNNING)
+        engine.request_checkpoint(order.run, CheckpointRequest("r1", AfterCheckpoint.HOLD))
+        end = self.ended(engine, order.run).end
+        assert end is not None
+        assert end.clean, end
+        assert self.log(engine, order.run).split() == ["imports", "imported"]
+
     def test_request_to_a_run_that_is_gone_is_refused(self, engine: Engine, job: str) -> None:
         (order,) = self.orders(engine, job, self.nodes(engine)[:1], self.python("pass"))
         engine.start(order)

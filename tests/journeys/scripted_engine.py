@@ -121,6 +121,8 @@ class ScriptedEngine:
         self.steps = steps
         self.seconds_per_step = seconds_per_step
         self.start_seconds, self.save_seconds, self.stop_seconds = 0.5, 0.5, 0.5
+        #: Seconds for which a process that is up says and hears nothing: it imports its framework.
+        self.import_seconds = 0.0
         self.capabilities = frozenset({Capability.REJOIN}) if rejoin else frozenset[Capability]()
         self.checkpoints: dict[str, int] = {}
         #: Steps after which a gang saves by itself; 0: only when asked.
@@ -305,6 +307,8 @@ class ScriptedEngine:
             known = [step for path, step in self.checkpoints.items() if path.startswith(process.order.run.job_id + ":")]
             latest = max(known, default=0) if process.order.workload.mode is not CheckpointMode.SESSION else 0
             process.step = process.resumed_at = self.checkpoints.get(resume, latest)
+        elif not self._listens(process):
+            return
         elif process.ack_at is not None and now >= process.ack_at and process.told_to_resume != process.request:
             process.ack_at = None
             if self.script.disk_full:
@@ -317,6 +321,10 @@ class ScriptedEngine:
                 self.script.die_after_ack -= 1
                 self._die(process, End(EndCause.EXITED, 1))
 
+    def _listens(self, process: Process) -> bool:
+        up_since = process.started + self.start_seconds
+        return process.phase is not RunPhase.PENDING and self.clock.monotonic() >= up_since + self.import_seconds
+
     def _save(self, process: Process) -> str:
         path = f"{process.order.run.job_id}:{process.step}"
         self.checkpoints[path] = process.step
@@ -326,7 +334,7 @@ class ScriptedEngine:
         """A gang trains when all its ranks of one generation are up, none holds and none was asked to save."""
         for generation in dict.fromkeys(run.generation for run in self.processes if run.job_id == job_id):
             gang = [p for run, p in self.processes.items() if run.job_id == job_id and run.generation == generation]
-            up = [p for p in gang if p.alive and p.phase is RunPhase.RUNNING and not p.cut_off]
+            up = [p for p in gang if p.alive and self._listens(p) and not p.cut_off]
             if not gang or len(up) < len(gang[0].order.nodes):
                 continue
             saving = [p for p in up if p.held or (p.request and p.request != p.told_to_resume)]
@@ -384,7 +392,7 @@ class ScriptedEngine:
         process = self.processes[run]
         phase = RunPhase.ENDED if process.end is not None else process.phase
         progress = None
-        if process.phase is not RunPhase.PENDING and process.order.workload.mode is CheckpointMode.SESSION:
+        if self._listens(process) and process.order.workload.mode is CheckpointMode.SESSION:
             wall, saved = self.clock.wall(), (process.saved, process.saved_step)
             progress = Progress(process.step, wall, process.resumed_at, *saved, total=self.steps)
         return RunReport(run, process.node, phase, (), process.end, process.ack, progress, str(run))

@@ -69,6 +69,34 @@ def test_instance_that_does_not_move_keeps_its_process_where_the_engine_can_rejo
     assert not [call for call in world.engine.calls if call == "stop job-1/1@1"]
 
 
+def test_gang_that_is_still_starting_is_asked_only_once_it_listens() -> None:
+    world = World(Config(scheduler="best-fit", patience=QUICK), steps=200)
+    world.engine.import_seconds = 9.0
+    job = world.submit(2, 6)
+    world.run(5)
+    assert world.phase(job) is JobPhase.RUNNING, "it counts as running once it is up"
+    world.command("set_node", "n0", NodeStatus.DRAINING)
+    world.run(4)
+    assert not [call for call in world.engine.calls if call.startswith("request")]
+    world.run_until(lambda: bool(world.controller.book.jobs[job].past))
+    past = world.controller.book.jobs[job].past[0]
+    assert past.outcome is MigrationOutcome.DONE
+    assert past.seconds["checkpoint"] < 3, "waiting for it to listen is no part of the migration"
+
+
+def test_gang_that_never_says_anything_is_asked_in_the_end_and_left_where_it_is() -> None:
+    world = World(Config(scheduler="best-fit", patience=QUICK, silence=30.0), steps=200)
+    world.engine.import_seconds = 1e9
+    job = world.submit(1, 6)
+    world.run(6)
+    world.command("set_node", "n0", NodeStatus.DRAINING)
+    world.run(20)
+    assert not world.controller.book.jobs[job].past
+    world.run(40)
+    assert world.phase(job) is JobPhase.RUNNING
+    assert {past.outcome for past in world.controller.book.jobs[job].past} == {MigrationOutcome.KEPT}
+
+
 def test_nothing_is_stopped_before_every_instance_has_acknowledged() -> None:
     world, job = world_with()
     world.engine.save_seconds = 3.0

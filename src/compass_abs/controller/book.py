@@ -304,6 +304,7 @@ class Book:
         if entry.over:
             raise InvariantError(f"job {r.job_id!r} ended twice")
         entry.nodes, entry.clearing, entry.why, entry.ended = (), None, r.why, r.time
+        entry.furthest = max(entry.furthest, r.step)
         del self.open_jobs[r.job_id]
         self._move(entry, _OUTCOMES[r.outcome])
 

@@ -52,6 +52,7 @@ SMALL_MIX = (
     DemoJob("clip", 1, 5, 90),
     DemoJob("resnet", 1, 2, 90, 0.5),
     DemoJob("deepfm", 1, 4, 60),
+    DemoJob("bert", 1, 6, 40),
 )
 
 

@@ -37,7 +37,7 @@ def begin_moves(c: "Controller", pool: Pool) -> None:
         if c.moving >= c.config.migrations_at_once:
             return
         entry = c.book.jobs[move.job_id]
-        if entry.phase is JobPhase.RUNNING and not entry.cancelled and not c.live[move.job_id].busy:
+        if _can_be_asked(c, entry):
             if pool.target(move.job_id) != move.nodes or move.nodes == entry.nodes:
                 del pool.moves[move.job_id]
             elif not all(_usable(c, pool, node) for node in _arrivals(entry, move.nodes)):
@@ -50,6 +50,18 @@ def begin_moves(c: "Controller", pool: Pool) -> None:
     if blocked and not c.moving and not pool.admitted_waits_for(c.occupancy) and _nobody_leaves(c, pool):
         # A cycle: each waits for GPUs that the next one holds. The first leaves before it can arrive.
         _begin(c, pool, c.book.jobs[blocked[0].job_id], blocked[0])
+
+
+def _can_be_asked(c: "Controller", entry: JobEntry) -> bool:
+    """True unless a gang does something else now, or is still about to begin: nobody listens to a request then."""
+    live = c.live[entry.id]
+    if entry.phase is not JobPhase.RUNNING or entry.cancelled or live.busy:
+        return False
+    heard = any(view.progress is not None for view in live.gang.generation(entry.generation))
+    if heard or entry.spec.checkpoint.mode is not CheckpointMode.SESSION or live.waited(c.now) >= c.config.silence:
+        return True
+    c.wake(entry.id, live.entered + c.config.silence + 0.001)
+    return False
 
 
 def _nobody_leaves(c: "Controller", pool: Pool) -> bool:

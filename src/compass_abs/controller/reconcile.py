@@ -72,6 +72,8 @@ class Config:
     migrations_at_once: int = 8
     #: A program that doesn't report progress counts as training once it has been up this long.
     settling: float = 3.0
+    #: A session that has said nothing yet is still starting, and isn't asked to move for so long: torch takes its time.
+    silence: float = 60.0
     #: A restart for a reason that isn't the job's own is free, but not for ever.
     most_restarts: int = 100
     #: First and longest pause before an unavailable engine is asked again.
@@ -386,7 +388,9 @@ class Controller:
 
     def finish(self, entry: JobEntry, outcome: Outcome, why: str) -> None:
         """The job is over and nothing of it is left."""
-        self.note(Ended(entry.id, self.clock.wall(), outcome, why))
+        live = self.live.get(entry.id)
+        done = live.gang.furthest() if live is not None else 0
+        self.note(Ended(entry.id, self.clock.wall(), outcome, why, max(done, entry.furthest)))
         pool = self.pool_of(entry)
         if entry.id in pool.admitted or not pool.withdraw(entry.id):
             self.take_moves(pool, pool.finish(entry.id), f"end of {entry.id}")

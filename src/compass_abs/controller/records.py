@@ -160,6 +160,8 @@ class Ended:
     time: float
     outcome: Outcome
     why: str = ""
+    #: Steps that it had done, as far as it said.
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)

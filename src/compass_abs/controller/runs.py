@@ -64,6 +64,11 @@ class Gang:
             (view for view in self.views.values() if view.run.generation == generation), key=lambda view: view.run
         )
 
+    def furthest(self) -> int:
+        """Steps that the latest generation has done, as far as it said."""
+        latest = max((run.generation for run in self.views), default=0)
+        return max((view.progress.step for view in self.generation(latest) if view.progress is not None), default=0)
+
     def __iter__(self) -> Iterator[View]:
         return iter(list(self.views.values()))
 

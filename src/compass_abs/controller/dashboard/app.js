@@ -61,7 +61,7 @@ function show() {
   drawCluster(byId("cluster"), picture, (id) => openJob(id, confirmed), drainOrBack);
   drawMoves(byId("moves"), byId("cluster"), picture);
   rows("running", picture.jobs, (job) => [
-    cell(open(job)), cell(text(job.migration ? `migrating: ${job.migration.phase}` : job.phase)), tight(size(job)),
+    cell(open(job)), cell(text(job.migration ? `migrating: ${job.migration.phase.replace("_", " ")}` : job.phase)), tight(size(job)),
     cell(progress(job)), cell(text([...new Set(job.nodes)].join(" "))),
   ], "Nothing runs.", 5);
   rows("queue", picture.waiting, (job) => [cell(open(job)), tight(size(job)), cell(text(job.reason))], "Nobody waits.", 3);

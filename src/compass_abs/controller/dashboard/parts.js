@@ -31,7 +31,7 @@ export function jobButton(job, open) {
   const swatch = element("span", { class: "swatch" });
   swatch.style.background = colour(job.id);
   const name = job.name !== job.id ? element("span", { class: "muted" }, text(job.name)) : text("");
-  button.append(swatch, text(job.id), name);
+  button.append(swatch, element("span", { class: "id" }, text(job.id)), name);
   button.addEventListener("click", open);
   return button;
 }

@@ -251,11 +251,10 @@ class LocalEngine:
     # ---- asking and ending
 
     def request_checkpoint(self, run: RunId, request: CheckpointRequest) -> None:
-        """Writes the request, and nudges the process."""
+        """Writes the request: processes look at every step. A signal would end one that doesn't listen yet."""
         with self._lock:
             found = self._alive(run)
             contract_files.post_request(found.control, request)
-            found.nudge()
         self._wake()
 
     def resume(self, run: RunId) -> None:

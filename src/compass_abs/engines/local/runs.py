@@ -231,11 +231,6 @@ class LocalRun:
 
     # ---- what is done to it
 
-    def nudge(self) -> None:
-        """Makes it look into its control directory now."""
-        if self.process is not None:
-            processes.signal_group(self.process, signal.SIGUSR1)
-
     def ask_to_end(self, grace: float) -> None:
         """Asks it to end; it is killed after `grace` seconds."""
         deadline = time.monotonic() + grace
