@@ -185,19 +185,19 @@ def _show_pool(console: "Console", pool: "PoolAudit") -> None:
     for header in ("partly filled nodes", "number", "share"):
         table.add_column(header, justify="left" if header.startswith("partly") else "right")
     table.add_column("whose doing", style="dim")
-    table.add_row("all (F)", str(seen.partial_nodes), f"{seen.gross:.4f}", "", style="bold")
+    table.add_row("all (F)", f"{seen.partial_nodes:,}", f"{seen.gross:.4f}", "", style="bold")
     marks = {"sizes": " (F*)", "placement": " (SIF)" if pool.blame.placement == seen.avoidable_partial_nodes else ""}
     for name, nodes, meaning in blame_in_words(pool):
         share = nodes / seen.nodes if seen.nodes else 0.0
         style = "yellow" if name == "placement" and nodes else ""
-        table.add_row(f"  {name}{marks.get(name, '')}", str(nodes), f"{share:.4f}", meaning, style=style)
+        table.add_row(f"  {name}{marks.get(name, '')}", f"{nodes:,}", f"{share:.4f}", meaning, style=style)
     console.print(table)
     gangs = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for header in ("largest gang of", "fits now", "after moves", "best packing"):
         gangs.add_column(header, justify="right")
     for gang in seen.largest_gangs:
         if gang.gpus.bit_count() == 1:
-            row = (str(gang.now), str(gang.repacked_around_pinned), str(gang.repacked))
+            row = (f"{gang.now:,}", f"{gang.repacked_around_pinned:,}", f"{gang.repacked:,}")
             gangs.add_row(f"{gang.gpus}-GPU instances", *row, style="bold" if gang.repacked > gang.now else "")
     console.print(gangs)
     console.print(

@@ -31,10 +31,10 @@ for (const [number, pool] of data.pools.entries()) {
 }
 
 function describe(t, now) {
-  const bold = (n) => `<b>${n}</b>`;
+  const bold = (n) => `<b>${n.toLocaleString('en')}</b>`;
   let text = `${bold(now.partial)} partly filled, ${bold(now.empty)} empty, ${bold(now.free)} GPUs free`;
   if (now.down) text += `, ${now.down} node${now.down === 1 ? '' : 's'} not up`;
-  if (now.moved) text += `. ${now.moved} moved`;
+  if (now.moved) text += `. ${now.moved.toLocaleString('en')} moved`;
   if (this.starts) text += `${now.moved ? ', ' : '. '}${this.starts} of those that wait started`;
   this.facts.innerHTML = text; // numbers and fixed words only: names of jobs never come here
   this.canvas.setAttribute('aria-label', `${this.title}: ${this.facts.textContent}`);
