@@ -215,9 +215,7 @@ def first(
     wins = []
     for found in pairs:
         rivals = [
-            row
-            for other, row in found.items()
-            if other not in (BOUND, name, *left_out) and not other.startswith(OURS)
+            row for other, row in found.items() if other not in (BOUND, name, *left_out) and not other.startswith(OURS)
         ]
         if name in found and rivals:
             # On a day on which nobody ever waits there is no peak, and nothing better than that.
