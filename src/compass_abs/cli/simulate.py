@@ -142,6 +142,7 @@ def _print(workload: "Workload", setup: "Setup", summary: "Summary", over: dict[
 
     s = summary
     afr = "–" if s.afr is None else f"{s.afr:.4f}"
+    waited = f"in {duration(s.peak_seconds)} of somebody waiting" if s.peak_seconds else "nobody waits"
     agu = "–" if s.agu is None else percent(s.agu, "")
     rows = [
         ("AJCT, average completion", f"{s.ajct:,.1f} s", ratio("ajct")),
@@ -152,7 +153,7 @@ def _print(workload: "Workload", setup: "Setup", summary: "Summary", over: dict[
         ("waiting p95", duration(s.queueing_p95), ""),
         ("waiting p99", duration(s.queueing_p99), ""),
         ("AFR, average fragmentation", afr, f"most avoidable partial nodes: {s.max_n_sif}"),
-        ("AGU, average GPU use", agu, f"in {duration(s.peak_seconds)} of somebody waiting"),
+        ("AGU, average GPU use", agu, waited),
         ("blocked by fragmentation", duration(s.blocked_fragmentation), "enough GPUs free, but scattered"),
         ("blocked by capacity", duration(s.blocked_capacity), ""),
         ("WCC coverage (ρ)", percent(s.wcc_coverage, ""), "composition condition held"),
