@@ -98,7 +98,7 @@ def _nvl72() -> WorkloadModel:
     large = [Shape(1, 8 * panels, weight) for panels, weight in enumerate((60.0, 12.0, 40.0, 6.0, 8.0, 3.0, 12.0), 2)]
     return WorkloadModel(
         name="nvl72",
-        calibrated_to="calibrated to no trace: sizes {1..8, 16, 24, ..., 72} in chosen shares, hours each, an office day",
+        calibrated_to="calibrated to no trace: sizes {1..8, 16, 24, ..., 72} in chosen shares, an office day",
         jobs_per_day=900.0,
         day_spread=0.0,
         hourly=(0.5,) * 7 + (1.0, 1.4, 1.6, 1.6, 1.4, 1.3, 1.5, 1.6, 1.6, 1.5, 1.3, 1.1, 1.0, 0.9, 0.8, 0.7, 0.6),
