@@ -180,8 +180,10 @@ def test_page_printed_has_pictures_and_no_controls(browser: Any, url: str) -> No
     watched = Watched(browser)
     page = watched.open(url)
     assert page.is_visible("#play")
+    assert page.is_visible(".screen")
     page.emulate_media(media="print")
     assert not page.is_visible("#play")
+    assert not page.is_visible(".screen")
     assert page.is_visible("#cluster-left")
     assert len(page.pdf(format="A4")) > 20_000
 

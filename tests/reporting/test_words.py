@@ -27,9 +27,14 @@ def test_verdict_names_winner_bound_second_and_last() -> None:
     assert text == (
         "COMPASS-JIT completes jobs soonest: in 16 min 41 s on average, 0.10 % above what a cluster without any "
         "fragmentation would need. COMPASS-ABS follows 19.0 s (1.86 %) behind, GFS (best fit) comes last, 3 min 19 s "
-        "behind. COMPASS-JIT moves 0.040 instances per job and leaves the head of the queue blocked by fragmentation "
-        "for 0 s in all (GFS (best fit): 2 h 00 min)."
+        "behind. COMPASS-JIT moves 0.040 instances per job and never leaves the head of the queue blocked by "
+        "fragmentation (GFS (best fit): 2 h 00 min)."
     )
+
+
+def test_verdict_of_a_winner_whom_fragmentation_blocked_says_for_how_long() -> None:
+    text = verdict([run("gfs", 10.0, blocked_fragmentation=90.0), run("fgd", 12.0, blocked_fragmentation=60.0)])
+    assert text.endswith("GFS (best fit) leaves the head of the queue blocked by fragmentation for 1 min 30 s in all.")
 
 
 def test_verdict_of_equals_names_all_of_them() -> None:
@@ -131,3 +136,8 @@ def test_settings_shown_are_those_that_make_a_difference(cost: Cost, said: str) 
     assert shown == {
         "jobs": "day 92", "cluster": "3 nodes of 8 GPUs", "queue": "fifo", "migration": said, "source": "jobs.csv",
     }  # fmt: skip
+
+
+def test_settings_name_a_file_and_its_folder_and_not_where_on_the_machine_that_is() -> None:
+    shown = settings_shown(Setup("gfs", 3).as_dict(), {"source": "/home/someone/traces/venus/cluster_log.csv"})
+    assert shown["source"] == "venus/cluster_log.csv"

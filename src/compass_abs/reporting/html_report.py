@@ -15,7 +15,7 @@ from compass_abs.reporting.comparison import SERIES, Comparison, ReportError, Ru
 from compass_abs.reporting.encoding import TICK, encode_events, encode_jobs, encode_series, ticks
 from compass_abs.reporting.metrics import BOUNDS, METRICS, best, with_ratios, written
 from compass_abs.reporting.palette import looks
-from compass_abs.reporting.verdict import verdict
+from compass_abs.reporting.verdict import sentences
 
 #: What people still mail and browsers still open at once.
 SIZE_LIMIT = 5_000_000
@@ -183,6 +183,7 @@ def _page(comparison: Comparison, payload: dict[str, Any], notes: Sequence[str])
     parts = [(source / name).read_text(encoding="utf-8") for name in _SCRIPTS]
     script = "'use strict';\n(() => {\n" + "\n".join(parts) + "})();\n"
     rows = with_ratios(comparison.runs)
+    judged = sentences(comparison.runs)
     metrics = [metric for metric in METRICS if any(metric.key in row for row in rows)]
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         (source / "report.html").read_text(encoding="utf-8")
@@ -191,7 +192,8 @@ def _page(comparison: Comparison, payload: dict[str, Any], notes: Sequence[str])
         version=__version__,
         title=comparison.title,
         subtitle=comparison.subtitle,
-        verdict=verdict(comparison.runs),
+        verdict=judged[0],
+        verdict_more=" ".join(judged[1:]),
         notes=notes,
         metrics=metrics,
         rows=_rows(comparison.runs, rows, metrics),

@@ -36,7 +36,7 @@ METRICS: tuple[Metric, ...] = (
         "Average job completion time (AJCT): from submission to end, waiting and migration pauses included.",
     ),
     Metric(
-        "ajct_ratio", "over bound", Better.LOWER, "excess",
+        "ajct_ratio", "Over bound", Better.LOWER, "excess",
         "AJCT above that of a cluster which fragmentation cannot hurt: the same queue, every packing free and instant.",
     ),
     Metric("queueing_mean", "Waiting", Better.LOWER, "seconds", "Average time between submission and start."),

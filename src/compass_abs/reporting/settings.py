@@ -1,6 +1,7 @@
 """What was run, in the words of a report."""
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 
@@ -13,9 +14,14 @@ def settings_shown(setup: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[s
         "queue": str(setup["queue"]),
         "migration": _migration(setup["cost"]),
         "node events": f"{len(setup['node_changes'])}" if setup["node_changes"] else "",
-        "source": str(trace.get("source", "")),
+        "source": _where(str(trace.get("source", ""))),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _where(source: str) -> str:
+    """A file and its folder: pages are mailed, and where on a machine that folder lies is nobody's business."""
+    return "/".join(PurePath(source).parts[-2:]) if PurePath(source).is_absolute() else source
 
 
 def _migration(cost: Mapping[str, Any]) -> str:
