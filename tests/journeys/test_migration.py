@@ -69,6 +69,20 @@ def test_instance_that_does_not_move_keeps_its_process_where_the_engine_can_rejo
     assert not [call for call in world.engine.calls if call == "stop job-1/1@1"]
 
 
+def test_drain_for_which_gangs_must_change_places_is_made() -> None:
+    world = World(Config(scheduler="first-fit", patience=QUICK), nodes=3, steps=300)
+    jobs = [world.submit(1, gpus) for gpus in (4, 3, 2, 2, 2, 3)]
+    world.run_until(lambda: all(world.phase(job) is JobPhase.RUNNING for job in jobs))
+    world.run(5)
+    assert [world.nodes(job) for job in jobs] == [("n0",), ("n0",), ("n1",), ("n1",), ("n1",), ("n2",)]
+    # Only {4, 2, 2} and {3, 2, 3} fill the two others, and neither node has room for what it has to receive.
+    world.command("set_node", "n2", NodeStatus.DRAINING)
+    world.run(60)
+    assert all(world.phase(job) is JobPhase.RUNNING for job in jobs)
+    assert all(world.nodes(job) != ("n2",) for job in jobs)
+    assert sorted(world.controller.occupancy.free(node) for node in ("n0", "n1", "n2")) == [0, 0, 8]
+
+
 def test_gang_that_is_still_starting_is_asked_only_once_it_listens() -> None:
     world = World(Config(scheduler="best-fit", patience=QUICK), steps=200)
     world.engine.import_seconds = 9.0

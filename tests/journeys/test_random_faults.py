@@ -174,6 +174,11 @@ def test_fault_schedules_that_once_went_wrong_end_well(seed: int) -> None:
     Troublemaker(seed).play()
 
 
+@pytest.mark.parametrize("seed", [3340, 3697])
+def test_restless_fault_schedules_that_once_went_wrong_end_well(seed: int) -> None:
+    RestlessTroublemaker(seed).play()
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", range(100))
 def test_ten_thousand_random_fault_schedules_lose_and_double_nothing(block: int) -> None:

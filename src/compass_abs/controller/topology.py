@@ -110,8 +110,8 @@ def plan_drains(c: "Controller", pool: Pool) -> None:
         if not c.migrates:
             pool.propose(f"drain {node.name}", moves)
             continue
-        for move in moves:
-            pool.state.move(move.instance, move.target)
+        # In order, or all at once where gangs have to change places and nothing is free beside them.
+        pool.state.move_all(moves)
         pool.scheduler.restore(())
         for job_id in dict.fromkeys(move.instance.job_id for move in moves):
             c.retarget(pool, job_id, Cause.DRAIN)
