@@ -107,3 +107,7 @@ def test_page_shows_before_and_after_on_a_desk_and_on_a_phone(tmp_path: Path) ->
             assert height < 30
             assert "3 partly filled" in page.text_content("#facts-before-0")
             assert "1 partly filled" in page.text_content("#facts-after-0")
+            assert "1 of those that wait started" in page.text_content("#facts-after-0")
+            assert re.search(r"team/half-\d\s*4\s*gpu-\d\s*gpu-\d", page.text_content("details.moves"))
+            page.evaluate("document.querySelector('details').open = false; dispatchEvent(new Event('beforeprint'))")
+            assert page.evaluate("document.querySelector('details').open"), "what is folded is printed"

@@ -82,14 +82,18 @@ def test_audit_of_kubernetes_finds_what_waits_and_sends_no_verb_that_writes(
         assert any("/api/v1/pods" in each for each in asked)
         by_kubectl = len(asked)
         without = answer({"KUBECONFIG": str(config), "PATH": str(tmp_path)}, *told)
-        assert len(asked) > by_kubectl
+        by_ourselves = len(asked)
+        assert by_ourselves > by_kubectl
+        watched = ("shadow", str(tmp_path / "day"), *told[1:], "--every", "1", "--hours", str(2 / 3600))
+        assert answer({"KUBECONFIG": str(config), "PATH": str(tmp_path)}, *watched)["observations"] >= 2
+        assert len(asked) > by_ourselves
         assert {each.split()[0] for each in asked} == {"GET"}
         check_findings(with_kubectl, f"{space}/whole")
         check_findings(without, f"{space}/whole")
         listed = kubernetes.kubectl("get", "nodes,pods", "-A", "-o", "json")
         (tmp_path / "list.json").write_text(listed)
         check_findings(answer({}, "audit", str(tmp_path / "list.json")), f"{space}/whole")
-    kubernetes.kubectl("delete", "namespace", "compass-abs", "--wait=false")
+    kubernetes.kubectl("delete", "namespace", "compass-abs", "--timeout=60s")
 
 
 def test_audit_of_a_context_that_is_not_there_says_so(kubernetes: KubernetesCluster) -> None:
