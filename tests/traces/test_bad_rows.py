@@ -109,7 +109,9 @@ def test_missing_column_is_named_with_the_format_it_is_missing_from(tmp_path: Pa
         (b"\x00\x01\x02\xff\xfe\xfd" * 200, "no header of column names"),
         (b"a" * 200_000, "no header of column names"),
         (b"PAR1 and then nothing of the kind", "trace.csv: "),
-        (b"hello,world\n1,2\n", "it starts with 'hello,world', which is no known trace"),
+        (b"hello,world\n1,2\n", "it starts with 'hello,world', which is no known trace.*job_id, instances"),
+        (b"job_id;instances;gpus;submitted;duration\na;1;8;0;5\n", "separated by semicolons in its first line"),
+        (b"job_id\tinstances\tgpus\tsubmitted\tduration\n", "separated by tabs in its first line"),
     ],
 )
 def test_file_that_is_no_trace_says_so(tmp_path: Path, content: bytes, message: str) -> None:

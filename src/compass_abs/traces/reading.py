@@ -10,6 +10,7 @@ from compass_abs.model.cluster_state import LARGEST_CAPACITY
 from compass_abs.traces.catalog import Published, locate
 from compass_abs.traces.errors import TraceError
 from compass_abs.traces.formats import FORMATS, Format
+from compass_abs.traces.formats.plain import COLUMNS
 from compass_abs.traces.gathering import BadRows, Gatherer, RowOrder
 from compass_abs.traces.tables import TableFormat
 from compass_abs.traces.tail import Tail, with_tail
@@ -73,8 +74,14 @@ def _by_content(path: Path) -> Format:
     if len(missing) <= len(nearest.columns) / 2:
         columns = ", ".join(map(repr, missing))
         raise TraceError(f"{path}: the header lacks column {columns} of {nearest.title}; --format names another format")
-    known = ", ".join(f.name for f in FORMATS)
-    raise TraceError(f"{path}: {_first_line(path)}, which is no known trace; --format names one of {known}")
+    line = _first_line(path)
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if line.count(separator) > line.count(","):
+            raise TraceError(f"{path}: values are separated by {name} in its first line {line!r}; expected commas")
+    raise TraceError(
+        f"{path}: it starts with {line!r}, which is no known trace; jobs of your own need the columns "
+        f"{', '.join(COLUMNS)} (docs/traces.md), and --format names one of {', '.join(f.name for f in FORMATS)}"
+    )
 
 
 def _name(path: Path, published: Published | None) -> str:
@@ -84,5 +91,4 @@ def _name(path: Path, published: Published | None) -> str:
 def _first_line(path: Path) -> str:
     with path.open("rb") as stream:
         start = stream.read(120)
-    shown = start.split(b"\n")[0].decode("utf-8", "replace").strip()
-    return f"it starts with {shown!r}"
+    return start.split(b"\n")[0].decode("utf-8", "replace").strip()
