@@ -16,7 +16,7 @@ from compass_abs.traces.synthesis import synthesize
 from compass_abs.traces.workloads import workload
 
 SCHEDULERS = (
-    "sif-opt", "gfs", "fgd", "cafgd", "mcg", "drr", "compass-abs", "compass-abs-residual", "compass-jit",
+    "sif-opt", "gfs", "fgd", "cafgd", "mcg", "drr", "fft", "compass-abs", "compass-abs-residual", "compass-jit",
 )  # fmt: skip
 OPENINGS = 5
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -24,7 +24,7 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 
 
 def comparison_day() -> Comparison:
-    """A synthetic GFS day under everybody but FFT, whose rounds would take longer than all the others."""
+    """A synthetic GFS day under everybody that `compass reproduce overall` compares."""
     jobs = synthesize(workload("gfs"), 1, 3).jobs
     nodes = cluster_size(jobs, 0.9)
     runs: list[RunView] = []

@@ -1,14 +1,20 @@
 """`compass reproduce`, `sweep` and `report` as users call them."""
 
+import contextlib
+import os
+import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from compass_abs.cli.experiments import _lines
 from compass_abs.cli.main import app
-from compass_abs.experiments import load_study, read_study, shipped_studies
+from compass_abs.experiments import Progress, load_study, read_study, shipped_studies
 from compass_abs.model import CompassError
 from tests.experiments.small import small_study
 
@@ -45,6 +51,50 @@ def test_sweep_of_a_file_writes_its_folder_and_says_where(tmp_path: Path) -> Non
     again = runner.invoke(app, command)
     assert "10 of 10 runs, 10 known before" in again.output
     assert (out / "small" / "runs.parquet").is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_sweep_on_a_terminal_shows_how_far_it_is_and_how_long_it_will_take(tmp_path: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = ["sweep", str(sweep_file(tmp_path)), "--out", str(tmp_path / "out"), "--workers", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compass_abs", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=dict(os.environ, TERM="xterm", COLUMNS="120"),
+    )
+    os.close(theirs)
+    shown = b""
+    # The end of what a terminal shows is an error to whoever reads it.
+    with contextlib.suppress(OSError):
+        while block := os.read(ours, 4096):
+            shown += block
+    os.close(ours)
+    assert process.wait() == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert "0 of 10 runs" in text
+    assert re.search(r"10 of 10 runs .*100% \d:\d\d:\d\d gone, 0:00:00 left", text)
+    assert any(0 < int(percent) < 100 for percent in re.findall(r"(\d+)%", text))
+
+
+def test_lines_of_a_log_are_few_and_tell_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quarter of the work after 60 s: 180 s are left. Between two lines 30 s pass."""
+    clock = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    show = _lines()
+    show(Progress(5, 25, 5, 0.0))
+    for second, done in ((10, 6), (60, 10), (70, 11), (240, 25)):
+        clock[0] = 1000.0 + second
+        show(Progress(done, 25, 5, (done - 5) / 20))
+    assert capsys.readouterr().err.splitlines() == [
+        "5 of 25 runs, 5 known before",
+        "10 of 25 runs, 5 known before, about 180 s left",
+        "25 of 25 runs, 5 known before",
+    ]
 
 
 @pytest.mark.parametrize(
