@@ -1,5 +1,6 @@
 """The page's example does what the page says."""
 
+import json
 import re
 from pathlib import Path
 
@@ -59,3 +60,11 @@ def test_programs_of_the_page_exist(name: str) -> None:
     assert f"python -m compass_abs.training.{name}" in page
     folder = Path(__file__).parents[2] / "src" / "compass_abs" / "training"
     assert (folder / f"{name}.py").exists() or (folder / name / "__main__.py").exists()
+
+
+def test_measurements_in_the_page_are_those_that_are_kept() -> None:
+    from benchmarks.migration_results import BEGIN, END, tables
+
+    shown = _PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    results = _PAGE.parents[1] / "benchmarks" / "results" / "migration-h200.json"
+    assert shown.strip() == tables(json.loads(results.read_text(encoding="utf-8"))).strip()

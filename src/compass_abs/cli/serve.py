@@ -96,16 +96,20 @@ def live(
     from compass_abs.controller.reconcile import Config
     from compass_abs.controller.server import configure_logging
     from compass_abs.engines.local import Warmth
+    from compass_abs.schedulers.registry import parse_choice
 
     configure_logging(as_json=False, level="warning")
+    name, parameters = parse_choice(scheduler)
     warmth = Warmth.COLD if cold else Warmth.STANDBY
-    with live_system(None, port, Config(scheduler=scheduler), warmth=warmth) as client:
+    typer.echo("bringing up 4 nodes of 8 GPU slots" + ("" if cold else ", torch imported on each"), err=True)
+    with live_system(None, port, Config(scheduler=name, parameters=parameters), warmth=warmth) as client:
         typer.echo(f"dashboard: {client.url}/", err=True)
         verdict = demonstrate(client, lambda text: typer.echo(f"  {text}", err=True))
     if as_json:
         typer.echo(json.dumps({**asdict(verdict), "good": verdict.good}, indent=2))
     else:
-        typer.echo(f"{verdict.done} of {verdict.jobs} jobs done, {verdict.migrations} migrations")
+        again = f", {verdict.restarts} restarts" if verdict.restarts else ""
+        typer.echo(f"{verdict.done} of {verdict.jobs} jobs done, {verdict.migrations} migrations{again}")
         same = len(verdict.compared) - len(verdict.differing)
         typer.echo(f"losses identical to an undisturbed run: {same} of {len(verdict.compared)} migrated jobs")
     if not verdict.good:

@@ -42,7 +42,7 @@ class DemoJob:
         }
 
 
-#: All six workloads, every kind of demand (1, power of two, unfriendly, gang), and more GPUs than the cluster has.
+#: All six workloads, every kind of demand (1, power of two, unfriendly, gang), and 38 GPUs wanted where 32 are.
 SMALL_MIX = (
     DemoJob("gpt2", 2, 4, 150),
     DemoJob("resnet", 1, 1, 120),
@@ -68,6 +68,8 @@ class Verdict:
     #: Migrated jobs whose losses were compared with an undisturbed run, and those that differed.
     compared: tuple[str, ...]
     differing: tuple[str, ...]
+    #: Starts that something had gone wrong before.
+    restarts: int = 0
 
     @property
     def good(self) -> bool:
@@ -106,7 +108,15 @@ def demonstrate(
         if any(losses(client, old["id"], k) != losses(client, new, k) for k in range(old["instances"]))
     ]
     done = sum(each["phase"] == "done" for each in found)
-    return Verdict(len(found), done, len(phases), phases, tuple(each["id"] for each in moved), tuple(differing))
+    return Verdict(
+        len(found),
+        done,
+        len(phases),
+        phases,
+        tuple(each["id"] for each in moved),
+        tuple(differing),
+        sum(each["restarts"] for each in found),
+    )
 
 
 def _told(job: str, past: dict[str, Any]) -> str:
@@ -165,4 +175,6 @@ def live_system(
         folder = (state or Path(temporary)).absolute()
         engine = LocalEngine(folder / "engine", nodes, gpus, warmth=warmth)
         with in_background(Settings(folder, port=port, config=config), engine) as url, Client(url) as client:
+            # What starts while torch is still imported starts cold, on cores that four imports fight for.
+            engine.wait_until_warm()
             yield client

@@ -81,6 +81,10 @@ class LocalEngine:
         self._thread = threading.Thread(target=self._watch_over, name="local-engine", daemon=True)
         self._thread.start()
 
+    def wait_until_warm(self, seconds: float = 60.0) -> bool:
+        """Waits until every standby has imported what it forks; False when that takes longer. At once without any."""
+        return self._standbys is None or self._standbys.wait(seconds)
+
     # ---- what there is
 
     def observe(self) -> Observation:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
@@ -34,6 +35,7 @@ class Standbys:
         key = hashlib.sha256(str(root).encode()).hexdigest()[:12]
         self._folder = Path(tempfile.gettempdir()) / f"compass-{os.getuid()}-{key}"
         self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._nodes = tuple(nodes)
         self._own: dict[str, subprocess.Popen[bytes]] = {}
         for node in nodes:
             if not self.ready(node):
@@ -60,6 +62,15 @@ class Standbys:
             probe.connect(str(self._address(node)))
             return True
         return False
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until all of them can fork; False when that takes longer."""
+        deadline = time.monotonic() + seconds
+        left = list(self._nodes)
+        while left and time.monotonic() < deadline:
+            left = [node for node in left if not self.ready(node)]
+            time.sleep(0.05)
+        return not left
 
     def fork(
         self, node: str, workload: Workload, environment: Mapping[str, str], workdir: Path, log: Path
