@@ -7,6 +7,7 @@ import pytest
 
 from compass_abs.audit import Audit, AuditError, audit
 from compass_abs.audit.reading import observe_documents, read_observation
+from compass_abs.audit.words import gangs_of_interest
 from compass_abs.planner.explain import Answer
 from tests.audit.kubectl import fragmented, listed, node, pod
 
@@ -20,7 +21,7 @@ def answers(found: Audit) -> dict[str, Answer]:
 
 
 def said(found: Audit) -> dict[str, tuple[int, int]]:
-    return {remark.what: (remark.number, remark.gpus) for remark in (*found.fixed, *found.left_out)}
+    return {remark.what: (remark.number, remark.gpus) for remark in (*found.fixed, *found.left_out) if remark.number}
 
 
 def called(resource: str, entry: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +121,19 @@ def test_smallest_nodes_that_will_do_are_taken_first() -> None:
     found = looked_at(node("large", gpus=16), node("small", gpus=4), pod("four", 4), pod("sixteen", 16))
     starts = {pool.name: [job for step in pool.admissions.steps for job in step.jobs] for pool in found.pools}
     assert starts == {"H100/4": ["team/four"], "H100/16": ["team/sixteen"]}
+
+
+def test_nodes_without_any_pods_are_said_to_be_that() -> None:
+    assert [str(remark) for remark in looked_at(node("a")).left_out] == [
+        "pods, of which there are none in it: every GPU counts as free"
+    ]
+    other = pod("web", 0, "a")  # there are pods, though none with GPUs
+    assert not looked_at(node("a"), other).left_out
+
+
+def test_largest_gangs_are_told_for_the_usual_sizes_and_those_that_run() -> None:
+    (pool,) = looked_at(node("a"), node("b"), pod("odd", 3, "a")).pools
+    assert [(gang.gpus, gang.now) for gang in gangs_of_interest(pool)] == [(1, 13), (2, 6), (3, 3), (4, 3), (8, 1)]
 
 
 # ---- the plan

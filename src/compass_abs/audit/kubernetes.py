@@ -64,6 +64,7 @@ def observe_kubernetes(
     options = options or KubernetesOptions()
     reader = _Reader(options)
     pods: dict[str, Pod] = {}
+    any_pods = False
     for k, entry in enumerate(objects):
         document = mapping(entry, f"{source}: items[{k}]")
         kind = document.get("kind")
@@ -76,10 +77,13 @@ def observe_kubernetes(
         if kind == "Node":
             reader.node(document, meta, name, f"{source}: node {name}")
         else:
+            any_pods = True
             where = f"{source}: pod {meta.get('namespace')}/{name}"
             pod = read_pod(document, options.resources, where)
             if pod is not None and pods.setdefault(f"{pod.namespace}/{name}", pod) is not pod:
                 raise AuditError(f"{where}: is there twice; give one list of pods")
+    if not any_pods and reader.machines:
+        reader.left_out.add("pods, of which there are none in it: every GPU counts as free", 0)
     return reader.observation(list(pods.values()), source, time)
 
 

@@ -78,6 +78,8 @@ class Remark(NamedTuple):
     gpus: int = 0
 
     def __str__(self) -> str:
+        if not self.number:
+            return self.what
         held = f" ({self.gpus:,} GPU{'' if self.gpus == 1 else 's'})" if self.gpus else ""
         return f"{self.what}: {self.number:,}{held}"
 

@@ -11,7 +11,14 @@ from typing import Any
 from compass_abs import __version__
 from compass_abs.audit.audit import Audit, Movability, PoolAudit
 from compass_abs.audit.observation import AuditError
-from compass_abs.audit.words import blame_in_words, moves_in_words, plan_in_words, verdict_in_words, waiting_in_words
+from compass_abs.audit.words import (
+    blame_in_words,
+    gangs_of_interest,
+    moves_in_words,
+    plan_in_words,
+    verdict_in_words,
+    waiting_in_words,
+)
 from compass_abs.model import Job
 from compass_abs.reporting import ClusterEvent, JobView, Moved, NodeChanged, Started
 from compass_abs.reporting.encoding import TICK, encode_events, encode_jobs
@@ -80,7 +87,7 @@ def _pool_view(number: int, pool: PoolAudit) -> dict[str, Any]:
         "moves": moves_in_words(pool)[:MOST_ROWS],
         "moves_title": "The moves of the plan" if pool.admissions.steps else "The moves that tidy up",
         "more_moves": max(0, len(pool.proposed) - MOST_ROWS),
-        "gangs": [gang for gang in found.largest_gangs if gang.gpus.bit_count() == 1],
+        "gangs": gangs_of_interest(pool),
         "has_after": bool(pool.admissions.steps) or pool.tidying is not None,
         "after": "After the plan" if pool.admissions.steps else "After tidying up",
     }

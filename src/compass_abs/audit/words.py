@@ -1,6 +1,7 @@
 """The audit's findings in sentences, the same on a terminal and on a page."""
 
 from compass_abs.audit.audit import Audit, PoolAudit
+from compass_abs.fragmentation.survey import LargestGang
 from compass_abs.planner.explain import Answer
 
 
@@ -55,6 +56,12 @@ def blame_in_words(pool: PoolAudit) -> list[tuple[str, int, str]]:
     if blame.fixed:
         found.append(("fixed", blame.fixed, "held by what can't be moved or classified"))
     return found
+
+
+def gangs_of_interest(pool: PoolAudit) -> list[LargestGang]:
+    """The largest gangs of the usual sizes, and of those that run here."""
+    sizes = {job.gpus: None for job, _ in pool.before.gangs}
+    return [gang for gang in pool.survey.largest_gangs if gang.gpus in sizes or gang.gpus.bit_count() == 1]
 
 
 def moves_in_words(pool: PoolAudit) -> list[tuple[str, str, str, str]]:

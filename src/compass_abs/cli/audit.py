@@ -169,7 +169,7 @@ def _show_pool(console: "Console", pool: "PoolAudit") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from compass_abs.audit.words import blame_in_words, plan_in_words, plural
+    from compass_abs.audit.words import blame_in_words, gangs_of_interest, plan_in_words, plural
 
     seen = pool.survey
     away = f", {seen.nodes_not_up} more not up" if seen.nodes_not_up else ""
@@ -195,10 +195,9 @@ def _show_pool(console: "Console", pool: "PoolAudit") -> None:
     gangs = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for header in ("largest gang of", "fits now", "after moves", "best packing"):
         gangs.add_column(header, justify="right")
-    for gang in seen.largest_gangs:
-        if gang.gpus.bit_count() == 1:
-            row = (f"{gang.now:,}", f"{gang.repacked_around_pinned:,}", f"{gang.repacked:,}")
-            gangs.add_row(f"{gang.gpus}-GPU instances", *row, style="bold" if gang.repacked > gang.now else "")
+    for gang in gangs_of_interest(pool):
+        row = (f"{gang.now:,}", f"{gang.repacked_around_pinned:,}", f"{gang.repacked:,}")
+        gangs.add_row(f"{gang.gpus}-GPU instances", *row, style="bold" if gang.repacked > gang.now else "")
     console.print(gangs)
     console.print(
         Text(
