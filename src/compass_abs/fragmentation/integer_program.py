@@ -19,6 +19,8 @@ class IntegerProgram:
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     rows: list[dict[int, int]] = field(default_factory=list)
+    #: What no assignment costs less than, where more is known than the relaxation tells.
+    least_cost: int = 0
 
     def add_column(self, cost: int) -> int:
         """A new unknown; says its index."""
@@ -55,7 +57,7 @@ def solve(program: IntegerProgram) -> list[int] | None:
     if relaxed is None:
         return None
     value = sum(cost * x for cost, x in zip(program.costs, relaxed, strict=True))
-    bound = math.ceil(value - _RELAXATION_ERROR * max(1.0, abs(value)))
+    bound = max(program.least_cost, math.ceil(value - _RELAXATION_ERROR * max(1.0, abs(value))))
     near = _run(program, whole=True, least=[max(0, math.floor(x) - _MARGIN) for x in relaxed])
     if near is not None:
         answer = _whole(program, near)
@@ -70,11 +72,16 @@ def _run(program: IntegerProgram, *, whole: bool, least: Sequence[int] | None) -
     import highspy
     import numpy
 
-    columns, rows = len(program.costs), len(program.rows)
+    lower, upper, matrix = program.lower, program.upper, program.rows
+    if whole and program.least_cost > 0:
+        # So that the solver knows that it need not look for less.
+        lower, upper = [*lower, program.least_cost], [*upper, UNBOUNDED]
+        matrix = [*matrix, {column: cost for column, cost in enumerate(program.costs) if cost}]
+    columns, rows = len(program.costs), len(matrix)
     starts: list[int] = [0]
     indices: list[int] = []
     values: list[int] = []
-    for row in program.rows:
+    for row in matrix:
         indices.extend(row)
         values.extend(row.values())
         starts.append(len(indices))
@@ -83,8 +90,8 @@ def _run(program: IntegerProgram, *, whole: bool, least: Sequence[int] | None) -
     model.col_cost_ = numpy.array(program.costs, dtype=numpy.float64)
     model.col_lower_ = numpy.zeros(columns) if least is None else numpy.array(least, dtype=numpy.float64)
     model.col_upper_ = numpy.full(columns, highspy.kHighsInf)
-    model.row_lower_ = numpy.array(program.lower, dtype=numpy.float64)
-    model.row_upper_ = numpy.array(program.upper, dtype=numpy.float64)
+    model.row_lower_ = numpy.array(lower, dtype=numpy.float64)
+    model.row_upper_ = numpy.array(upper, dtype=numpy.float64)
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.start_ = numpy.array(starts)
     model.a_matrix_.index_ = numpy.array(indices)

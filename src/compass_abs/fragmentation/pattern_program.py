@@ -73,6 +73,7 @@ class _PartialProgram:
     def __init__(self, counts: Sequence[int], capacity: int) -> None:
         sizes = [gpus for gpus, count in enumerate(counts) if count]
         self.counts = counts
+        self.capacity = capacity
         self.full = full_patterns(sizes, capacity)
         self.partial = maximal_patterns(sizes, capacity - 1)
         self.program = IntegerProgram([0] * (len(self.full) + len(self.partial)))
@@ -88,6 +89,9 @@ class _PartialProgram:
 
     def minimise(self, full_cost: int, partial_cost: int) -> list[Group]:
         self.program.costs = [full_cost] * len(self.full) + [partial_cost] * len(self.partial)
+        # Full nodes alone hold a multiple of the capacity.
+        odd = sum(gpus * count for gpus, count in enumerate(self.counts)) % self.capacity > 0
+        self.program.least_cost = partial_cost * odd
         solution = _solved(self.program)
         full = list(zip(self.full, solution, strict=False))
         left = list(self.counts)
