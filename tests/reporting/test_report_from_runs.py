@@ -114,6 +114,12 @@ def test_report_rendered_twice_has_the_same_bytes() -> None:
     assert render_report(sample_comparison()) == render_report(sample_comparison())
 
 
+def test_rendering_a_report_says_how_far_it_is() -> None:
+    sample, seen = sample_comparison(), list[int]()
+    assert render_report(sample, progress=seen.append) == render_report(sample)
+    assert seen == list(range(1, 2 * len(sample.runs) + 1))
+
+
 def test_report_that_would_be_too_large_leaves_pictures_out_and_says_whose() -> None:
     sample = sample_comparison(jobs=600, nodes=60)
     runs = (*sample.runs[:2], replace(sample.runs[0], label="third"))

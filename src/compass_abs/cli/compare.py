@@ -90,18 +90,14 @@ def compare(
         views = _run(workload, setups, None, check, quiet or as_json)
         comparison = _comparison(workload, setups, views)
     else:
-        from compass_abs.reporting import write_report
-
         with whole_directory(out) as building:
             views = _run(workload, setups, building, check, quiet or as_json)
             comparison = _comparison(workload, setups, views)
             (building / COMPARISON).write_text(json.dumps(_as_json(workload, setups, views), indent=2) + "\n", "utf-8")
-            write_report(comparison, building / REPORT)
+            _write_report(comparison, building / REPORT, quiet or as_json)
             _remove_runs_not_in(building, out)
     if html is not None:
-        from compass_abs.reporting import write_report
-
-        write_report(comparison, html)
+        _write_report(comparison, html, quiet or as_json)
     if as_json:
         typer.echo(json.dumps(_as_json(workload, setups, views), indent=2, ensure_ascii=False))
         return
@@ -137,8 +133,6 @@ def demo(
     quiet: options.QuietOption = False,
 ) -> None:
     """Compare schedulers on the bundled sample, in under a minute: a table here and a report to open."""
-    from compass_abs.reporting import write_report
-
     report = out / REPORT
     _check_report(report, force=True)
     workload = options.load_workload(SAMPLE, None, False, False, 0, None, None)
@@ -149,9 +143,17 @@ def demo(
     setups = {choice.text: options.make_setup(workload, choice.scheduler, {}, **common) for choice in _choices(FIELD)}
     views = _run(workload, setups, None, False, quiet)
     comparison = _comparison(workload, setups, views)
-    write_report(comparison, report)
+    _write_report(comparison, report, quiet)
     print_comparison(comparison)
     typer.echo(f"report: {report.resolve()}")
+
+
+def _write_report(comparison: "Comparison", path: Path, quiet: bool) -> None:
+    from compass_abs.cli.progress import progress_bar
+    from compass_abs.reporting import write_report
+
+    with progress_bar(f"writing {path.name}", 2 * len(comparison.runs), quiet, "parts") as progress:
+        write_report(comparison, path, progress=progress)
 
 
 class _Choice(NamedTuple):

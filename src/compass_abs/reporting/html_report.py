@@ -4,9 +4,10 @@ import json
 import os
 from base64 import b64encode
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,15 @@ _VISIBLE_AT_FIRST = 4
 _MARGIN = 4_000
 
 
-def write_report(comparison: Comparison, path: str | os.PathLike[str], size_limit: int = SIZE_LIMIT) -> Path:
-    """Writes the page, all of it or nothing, and says where."""
+def write_report(
+    comparison: Comparison,
+    path: str | os.PathLike[str],
+    size_limit: int = SIZE_LIMIT,
+    progress: Callable[[int], None] | None = None,
+) -> Path:
+    """Writes the page, all of it or nothing, and says where; `progress` is that of `render_report`."""
     target = Path(path)
-    text = render_report(comparison, size_limit)
+    text = render_report(comparison, size_limit, progress)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".partial")
     partial.write_text(text, encoding="utf-8")
@@ -35,14 +41,25 @@ def write_report(comparison: Comparison, path: str | os.PathLike[str], size_limi
     return target
 
 
-def render_report(comparison: Comparison, size_limit: int = SIZE_LIMIT) -> str:
-    """The page as text. Placements that would make it larger than the limit are left out, and a note says so."""
+def render_report(
+    comparison: Comparison, size_limit: int = SIZE_LIMIT, progress: Callable[[int], None] | None = None
+) -> str:
+    """The page as text. Placements that would make it larger than the limit are left out, and a note says so.
+
+    `progress` is called with how many encodings are done, of the two that each run has.
+    """
+    parts = count(1)
+
+    def tell() -> None:
+        if progress is not None:
+            progress(next(parts))
+
     left, right = _sides(comparison.runs)
-    payload = _payload(comparison, (left, right))
+    payload = _payload(comparison, (left, right), tell)
     notes = list(comparison.notes)
     # What the page takes without any placements, and a little for what they add to it besides themselves.
     room = size_limit - len(_page(comparison, payload, notes).encode("utf-8")) - _MARGIN
-    hidden = _add_placements(comparison, payload, (left, right), room)
+    hidden = _add_placements(comparison, payload, (left, right), room, tell)
     if hidden:
         names = ", ".join(comparison.runs[i].title for i in hidden)
         notes.append(f"To keep this page small it has no pictures of the cluster under {names}.")
@@ -60,7 +77,7 @@ def _sides(runs: Sequence[RunView]) -> tuple[int, int]:
     return max(others, key=lambda i: (runs[i].summary.get("blocked_fragmentation", 0.0), -i)), fastest
 
 
-def _payload(comparison: Comparison, sides: tuple[int, int]) -> dict[str, Any]:
+def _payload(comparison: Comparison, sides: tuple[int, int], tell: Callable[[], None]) -> dict[str, Any]:
     """What the page's script reads, without the placements."""
     origin, end = comparison.span
     quanta = {key: _quantum(comparison.runs, key) for key in SERIES}
@@ -74,6 +91,7 @@ def _payload(comparison: Comparison, sides: tuple[int, int]) -> dict[str, Any]:
         runs.append(
             {"title": run.title, "color": look.color, "dash": look.dash, "series": series, "events": None},
         )
+        tell()
     return {
         "capacity": comparison.capacity,
         "nodes": comparison.nodes,
@@ -96,13 +114,16 @@ def _payload(comparison: Comparison, sides: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def _add_placements(comparison: Comparison, payload: dict[str, Any], sides: tuple[int, int], room: int) -> list[int]:
+def _add_placements(
+    comparison: Comparison, payload: dict[str, Any], sides: tuple[int, int], room: int, tell: Callable[[], None]
+) -> list[int]:
     """Puts the placements of as many runs as fit into the payload; says whose had to stay out."""
     origin, runs = comparison.span[0], payload["runs"]
     order = sorted(range(len(runs)), key=lambda i: (i not in sides, i))
     hidden = []
     for i in order:
         run = comparison.runs[i]
+        tell()
         if not run.events:
             continue
         _check_events(comparison, run)
