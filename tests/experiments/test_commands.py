@@ -116,6 +116,19 @@ def test_mistake_of_a_user_is_an_error_that_names_it(arguments: list[str], compl
     assert complaint in str(result.exception)
 
 
+@pytest.mark.parametrize("option", ["--out", "--docs"])
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_place_that_can_hold_no_results_is_refused_before_anything_runs(
+    tmp_path: Path, option: str, place: str
+) -> None:
+    (tmp_path / "file").write_text("something else")
+    command = ["reproduce", "overall", "--out", str(tmp_path / "out"), option, str(tmp_path / place)]
+    result = runner.invoke(app, command)
+    assert isinstance(result.exception, CompassError)
+    assert str(tmp_path / "file") in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
 def test_address_at_which_no_ray_cluster_is_is_said_at_once(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="pip install 'compass-abs[sweep]'")
     with socket.socket() as taken:

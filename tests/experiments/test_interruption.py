@@ -96,7 +96,13 @@ def test_sweep_killed_at_random_moments_ends_with_the_same_results(study: Path, 
 def test_sweep_interrupted_from_the_keyboard_says_how_to_go_on(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(
-        command(study, out), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command(study, out),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell that starts its jobs in the background makes them deaf to the keyboard, and us with them.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     while process.poll() is None and count(out) < 3:
         time.sleep(0.02)

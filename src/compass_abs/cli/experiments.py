@@ -120,7 +120,12 @@ def _carry_out(
         write_page,
         write_study,
     )
+    from compass_abs.simulation.results import check_writable
 
+    for place in (out, docs or out):
+        check_writable(place)
+        if place.is_file():
+            raise OptionError(f"{place} is a file; results go to a folder")
     studies = [sampled(load_study(name), sample) for name in names]
     options = dict(_pair(text) for text in engine_options or ())
     executor = make_executor(engine, workers or _processors(), options)
