@@ -92,15 +92,15 @@ def test_hostile_names_stay_text_on_the_page(tmp_path: Path) -> None:
     assert "http://" not in page.read_text().replace("http://www.w3.org", "")
 
 
-def test_cluster_of_five_hundred_nodes_takes_a_tenth_of_the_time_of_five_thousand(tmp_path: Path) -> None:
-    """Those take 3 to 4 s of CPU time (make bench ONLY=audit): what grows faster than the cluster shows here."""
+def test_cluster_of_a_thousand_nodes_is_audited_in_seconds(tmp_path: Path) -> None:
+    """It takes 1.3 s of CPU time, and one of 5,000 nodes 3 to 4 (make bench ONLY=audit)."""
     path = tmp_path / "cluster.json"
-    path.write_text(json.dumps(cluster(500, 4_000, 20)))
+    path.write_text(json.dumps(cluster(1_000, 8_000, 40)))
     start = time.process_time()
     found = audit(load_observation([path]))
-    assert time.process_time() - start < 2.0
-    assert len(found.verdicts) == 20
-    assert sum(pool.survey.nodes for pool in found.pools) == 500
+    assert time.process_time() - start < 4.0
+    assert len(found.verdicts) == 40
+    assert sum(pool.survey.nodes for pool in found.pools) == 1_000
 
 
 @pytest.mark.browser
