@@ -159,12 +159,29 @@ def test_waiting_ends_when_it_is_told_to() -> None:
     hall.claim("a").attempt()
     stopped, told = threading.Event(), []
 
-    def waits(holder: str) -> None:
-        told.append(holder)
+    def waits(why: str) -> None:
+        told.append(why)
         stopped.set()
 
     assert not hall.claim("b").acquire(stopped, waits)
-    assert told == ["a"]
+    assert told == ["a leads"]
+
+
+def test_server_that_does_not_answer_is_named_while_waiting() -> None:
+    hall = Hall()
+    claim, stopped, told = hall.claim("a"), threading.Event(), []
+
+    def fails() -> bool:
+        raise EngineUnavailableError("GET https://127.0.0.1:1: connection refused")
+
+    claim._attempt = fails  # type: ignore[method-assign]
+
+    def waits(why: str) -> None:
+        told.append(why)
+        stopped.set()
+
+    assert not claim.acquire(stopped, waits)
+    assert told == ["GET https://127.0.0.1:1: connection refused"]
 
 
 @pytest.mark.parametrize("terms", [(10, 15, 2), (15, 10, 12), (15, 10, 0)])

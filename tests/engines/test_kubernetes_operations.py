@@ -122,7 +122,7 @@ def test_one_of_two_processes_acts_and_one_that_slept_through_its_lease_ends(acc
     until(lambda: first.said("recommendations"))
     second = Process("second", account, tmp_path)
     try:
-        until(lambda: second.said("waits for first"))
+        until(lambda: second.said("waits: first leads"))
         assert not second.said("recommendations")
         os.kill(first.process.pid, signal.SIGSTOP)
         until(lambda: second.said("recommendations"))

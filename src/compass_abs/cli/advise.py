@@ -54,7 +54,7 @@ def advise(
         terms = Terms.lasting(lease_seconds)
         leadership = Leadership(electing, place, "compass-abs-adviser", me, terms, lost=over.set)
         client.guard = leadership.check
-        if not leadership.acquire(over, lambda holder: typer.echo(f"compass: waits for {holder}", err=True)):
+        if not leadership.acquire(over, lambda why: typer.echo(f"compass: waits: {why}", err=True)):
             return
         options = kubernetes_options(gpu_resource or [], gpu_label or [], pool_label or [])
         adviser = Adviser(client, options, AuditOptions(movability, pause), Board(client, place, me))

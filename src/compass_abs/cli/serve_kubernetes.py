@@ -67,6 +67,8 @@ def serve_kubernetes(
         raise CompassError(f"--mode is {mode!r}, expected one of: {', '.join(Conduct)}")
     name, parameters = parse_choice(scheduler)
     config = Config(scheduler=name, parameters=parameters, queue=queue, conduct=Conduct(mode))
+    config.check()
+    template = load_template(pod_template) if pod_template else {}
     state, me = state.absolute(), identity or who_am_i()
     settings = Settings(state, host, port, config, token_file, log_json=log_json)
     configure_logging(as_json=log_json)
@@ -85,11 +87,9 @@ def serve_kubernetes(
     with closing(Client.connect(context or None)) as electing:
         leadership = Leadership(electing, place, f"{scheduler_name}-scheduler", me, lost=over.set)
         client.guard = leadership.check
-        if not leadership.acquire(over, lambda holder: say(f"waits for {holder}, which leads")):
+        if not leadership.acquire(over, lambda why: say(f"waits: {why}")):
             return
-        pod_settings = PodSettings(
-            place, image, resource, scheduler_name, volume_claim, load_template(pod_template) if pod_template else {}
-        )
+        pod_settings = PodSettings(place, image, resource, scheduler_name, volume_claim, template)
         taken = take_over(client, leadership, state, pod_settings)
         if taken is not None:
             report(taken, say)

@@ -39,6 +39,7 @@ def serve_slurm(
         raise CompassError(f"--mode is {mode!r}, expected one of: {', '.join(Conduct)}")
     name, parameters = parse_choice(scheduler)
     config = Config(scheduler=name, parameters=parameters, queue=queue, conduct=Conduct(mode))
+    config.check()
     state = state.absolute()
     settings = Settings(state, port=port, config=config)
     configure_logging(as_json=False)

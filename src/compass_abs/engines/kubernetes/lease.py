@@ -86,6 +86,8 @@ class Leadership:
         self._until = float("-inf")
         #: Who holds it, as far as is known.
         self.holder = ""
+        #: Why nobody could be asked, the last time; empty when the server answered.
+        self._silence = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
@@ -99,16 +101,17 @@ class Leadership:
         if not self.leads:
             raise LeadershipLostError(f"{self.identity} does not hold lease {self._name!r} any more; it must not act")
 
-    def acquire(self, stopped: threading.Event, waits: Callable[[str], None] = lambda holder: None) -> bool:
-        """Waits until we lead, then keeps the lease renewed; False when `stopped` was set first."""
+    def acquire(self, stopped: threading.Event, waits: Callable[[str], None] = lambda why: None) -> bool:
+        """Waits until we lead, then keeps the lease renewed; False when `stopped` was set first. `waits` hears why."""
         told = None
         while not stopped.is_set():
             if self.attempt():
                 self._thread.start()
                 return True
-            if self.holder != told:
-                told = self.holder
-                waits(told)
+            why = self._silence or f"{self.holder or 'somebody'} leads"
+            if why != told:
+                told = why
+                waits(why)
             stopped.wait(self.terms.retry)
         return False
 
@@ -117,7 +120,9 @@ class Leadership:
         began = self._clock()
         try:
             held = self._attempt()
-        except EngineUnavailableError:
+            self._silence = ""
+        except EngineUnavailableError as error:
+            self._silence = str(error)
             return self.leads
         except ApiError as error:
             if error.conflict or error.not_found:  # somebody was faster
