@@ -123,6 +123,8 @@ class ScriptedEngine:
         self.start_seconds, self.save_seconds, self.stop_seconds = 0.5, 0.5, 0.5
         #: Seconds for which a process that is up says and hears nothing: it imports its framework.
         self.import_seconds = 0.0
+        #: Seconds that programs that can't be asked to save would repeat.
+        self.cannot_save = 0.0
         self.capabilities = frozenset({Capability.REJOIN}) if rejoin else frozenset[Capability]()
         self.checkpoints: dict[str, int] = {}
         #: Steps after which a gang saves by itself; 0: only when asked.
@@ -315,7 +317,8 @@ class ScriptedEngine:
                 self.script.disk_full -= 1
                 process.ack = Acknowledgement(process.request, -1, "", "no space left on device")
                 return
-            process.ack = Acknowledgement(process.request, process.step, self._save(process))
+            path, lost = self._save(process), self.cannot_save
+            process.ack = Acknowledgement(process.request, process.step, path, lost_seconds=lost)
             process.held = True
             if self.script.die_after_ack:
                 self.script.die_after_ack -= 1

@@ -69,6 +69,17 @@ def test_instance_that_does_not_move_keeps_its_process_where_the_engine_can_rejo
     assert not [call for call in world.engine.calls if call == "stop job-1/1@1"]
 
 
+def test_training_that_a_migration_makes_a_job_repeat_is_counted() -> None:
+    world, job = world_with()
+    world.engine.cannot_save = 7.5
+    drain(world)
+    world.run_until(lambda: bool(past(world, job)))
+    assert past(world, job)[0].outcome is MigrationOutcome.DONE
+    assert past(world, job)[0].lost_seconds == 7.5
+    world.start_controller()
+    assert world.controller.book.jobs[job].lost_seconds == 7.5, "a restarted controller remembers it"
+
+
 def test_drain_for_which_gangs_must_change_places_is_made() -> None:
     world = World(Config(scheduler="first-fit", patience=QUICK), nodes=3, steps=300)
     jobs = [world.submit(1, gpus) for gpus in (4, 3, 2, 2, 2, 3)]

@@ -103,7 +103,8 @@ def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> 
     if found["reason"]:
         echo(f"reason       {_clean(found['reason'])}")
     echo(f"command      {json.dumps(found['spec']['command'], ensure_ascii=False)}")
-    echo(f"progress     {_progress(found)}   restarts {found['restarts']}, steps lost {found['lost_steps']}")
+    repeated = f", {found['lost_seconds']:.0f} s repeated after migrations" if found["lost_seconds"] else ""
+    echo(f"progress     {_progress(found)}   restarts {found['restarts']}, steps lost {found['lost_steps']}{repeated}")
     for run in found["runs"]:
         where = f"{run['node']} GPU {','.join(map(str, run['gpus'])) or '?'}"
         echo(

@@ -91,6 +91,7 @@ class MigrationEntry:
     rendezvous: Rendezvous = NOWHERE
     resume_from: str = ""
     resume_step: int = 0
+    lost_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class MigrationPast:
     outcome: MigrationOutcome
     why: str
     seconds: dict[str, float]
+    lost_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -143,6 +145,8 @@ class JobEntry:
     #: Restarts for whatever reason.
     restarts: int = 0
     lost_steps: int = 0
+    #: Seconds of training that migrations made it repeat, as far as it can tell.
+    lost_seconds: float = 0.0
     #: Steps known to be done, less those that were lost.
     furthest: int = 0
     migrations_failed: int = 0
@@ -328,6 +332,7 @@ class Book:
             raise InvariantError(f"job {r.job_id!r}: a step of migration {r.migration_id}, which is not under way")
         migration.phase = Phase(r.phase)
         migration.stay = tuple(number for number in migration.stay if number not in r.anew)
+        migration.lost_seconds = max(migration.lost_seconds, r.lost_seconds)
         if r.generation:
             migration.generation, migration.rendezvous = r.generation, Rendezvous(r.address, r.port)
             migration.resume_from, migration.resume_step = r.resume_from, r.resume_step
@@ -338,6 +343,7 @@ class Book:
         if migration is None or migration.id != r.migration_id:
             raise InvariantError(f"job {r.job_id!r}: the end of migration {r.migration_id}, which is not under way")
         entry.migration = None
+        entry.lost_seconds += migration.lost_seconds
         if migration.generation:
             entry.stayers[migration.generation] = (entry.generation, migration.stay)
             entry.generation = migration.generation
@@ -360,6 +366,7 @@ class Book:
                 r.outcome,
                 r.why,
                 r.seconds,
+                migration.lost_seconds,
             )
         )
         if entry.phase is JobPhase.MIGRATING:

@@ -241,6 +241,13 @@ def _unable_to_rejoin(entry: JobEntry, live: Live, migration: MigrationEntry) ->
     return tuple(number for number in migration.stay if (answer := answers.get(number)) and not answer.rejoins)
 
 
+def _lost_seconds(entry: JobEntry, live: Live, migration: MigrationEntry) -> float:
+    """What a gang that could not be asked to save has to repeat, by its own account."""
+    answers = [view.acknowledgement for view in live.gang.generation(entry.generation)]
+    lost = [each.lost_seconds for each in answers if each is not None and each.request == migration.id]
+    return max(lost, default=0.0)
+
+
 def _movers(entry: JobEntry, live: Live, migration: MigrationEntry) -> list[View]:
     return [view for view in live.gang.generation(entry.generation) if view.run.number not in migration.stay]
 
@@ -362,7 +369,8 @@ def _carry_on(
         case _:
             assert phase is not None
             anew = _unable_to_rejoin(entry, live, migration) if act is Act.STOP_MOVERS else ()
-            c.note(StepBegun(entry.id, c.clock.wall(), migration.id, phase, anew=anew))
+            lost = _lost_seconds(entry, live, migration) if act is Act.STOP_MOVERS else 0.0
+            c.note(StepBegun(entry.id, c.clock.wall(), migration.id, phase, anew=anew, lost_seconds=lost))
     if entry.migration is None or entry.migration.phase is not before:
         c.touch(entry.id)
 

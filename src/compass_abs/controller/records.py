@@ -204,6 +204,8 @@ class StepBegun:
     resume_step: int = 0
     #: Instances that turned out unable to rejoin, and so are stopped and started like those that move.
     anew: tuple[int, ...] = ()
+    #: Training that a gang that can't be asked to save has to repeat.
+    lost_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ def job_detail(c: Controller, entry: JobEntry) -> dict[str, Any]:
         "generation": entry.generation,
         "retries": entry.retries,
         "lost_steps": entry.lost_steps,
+        "lost_seconds": entry.lost_seconds,
         "checkpoints": [{"step": each.step, "path": each.path} for each in entry.checkpoints],
         "runs": runs,
         "history": [migration_view(entry.id, past) for past in entry.past],
@@ -132,6 +133,7 @@ def migration_view(job_id: str, past: MigrationPast) -> dict[str, Any]:
         "outcome": past.outcome.value,
         "why": past.why,
         "seconds": past.seconds,
+        "lost_seconds": past.lost_seconds,
     }
 
 

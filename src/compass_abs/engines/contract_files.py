@@ -106,7 +106,7 @@ def read_acknowledgement(control_dir: Path, number: int) -> Acknowledgement | No
     answer = _answer(control_dir, number)
     if answer is None:
         return None
-    return Acknowledgement(answer.request, answer.step, answer.path, answer.error, answer.stays)
+    return Acknowledgement(answer.request, answer.step, answer.path, answer.error, answer.stays, answer.lost_seconds)
 
 
 def _answer(control_dir: Path, number: int) -> contract.Acknowledgement | None:

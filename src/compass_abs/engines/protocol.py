@@ -230,6 +230,8 @@ class Acknowledgement(NamedTuple):
     error: str = ""
     #: False when it can't become a run of the next generation in place: it has to be started anew.
     rejoins: bool = True
+    #: Seconds of training since what is in `path`: of a job that can't be asked to save. A restart repeats them.
+    lost_seconds: float = 0.0
 
 
 class Progress(NamedTuple):

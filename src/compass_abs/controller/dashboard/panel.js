@@ -69,6 +69,7 @@ function statusLine(job) {
   said.push(`step ${job.step}${job.total ? ` of ${job.total}` : ""}`);
   if (job.loss !== null) said.push(`loss ${job.loss.toPrecision(4)}`);
   if (job.restarts) said.push(`${job.restarts} ${job.restarts === 1 ? "restart" : "restarts"}, ${job.lost_steps} steps lost`);
+  if (job.lost_seconds) said.push(`${job.lost_seconds.toFixed(0)} s repeated after migrations`);
   return `${said.join(", ")}.`;
 }
 
