@@ -31,8 +31,8 @@ def ask_slurm(time: float | None = None) -> Observation:
     try:
         nodes = _documents(["scontrol", "show", "node", "--json"])
     except AuditError:
-        nodes = _documents(["sinfo", "--json"])
-    jobs = _documents(["squeue", "--json"])
+        nodes = _documents(["sinfo", "--all", "--json"])
+    jobs = _documents(["squeue", "--all", "--json"])  # those of hidden partitions hold GPUs, too
     return observe_documents([("slurm", found) for found in (*nodes, *jobs)], "Slurm", time=time)
 
 
