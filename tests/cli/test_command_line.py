@@ -60,6 +60,8 @@ def test_help_of_a_command_describes_it_and_all_that_it_takes(path: tuple[str, .
     assert re.match(r"[A-Z].*\.", command.help or ""), "one sentence says what the command does"
     silent = [parameter.name for parameter in command.params if not getattr(parameter, "help", None)]
     assert silent == []
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    assert [each.name for each in arguments if not re.fullmatch(r"[A-Z]+(\|[A-Z]+)?", each.metavar or "")] == []
     options = [option for parameter in command.params for option in parameter.opts if option.startswith("-")]
     assert [option for option in options if not re.fullmatch(r"--[a-z]+(-[a-z]+)*|-[a-z]", option)] == []
 

@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="A study by name, or all; `list` names them.", show_default=False)],
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name, or all; `list` names them.", show_default=False)],
     out: OutOption = Path("runs/paper"),
     workers: WorkersOption = None,
     engine: EngineOption = "local",
@@ -70,7 +70,9 @@ def reproduce(
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="A study of your own; `compass reproduce list` has examples to copy.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A study of your own; `compass reproduce list` has examples to copy.")
+    ],
     out: OutOption = Path("runs/sweeps"),
     workers: WorkersOption = None,
     engine: EngineOption = "local",
@@ -83,7 +85,9 @@ def sweep(
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories of `compass simulate --out` on the same jobs.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Run directories of `compass simulate --out` on the same jobs.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="What to call it; the trace's name if not given.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace a page that is there already.")] = False,

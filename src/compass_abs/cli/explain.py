@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _COLOURS = {"fits": "green", "fragmentation": "yellow", "capacity": "red", "policy": "magenta"}
 _WHAT = typer.Argument(
-    "-", help="A job's id at the running controller; or, with --gpus, a snapshot in JSON or CSV (- for standard input)."
+    "-",
+    metavar="JOB|FILE",
+    help="A job's id at the running controller; or, with --gpus, a snapshot in JSON or CSV (- for standard input).",
 )
 
 

@@ -12,10 +12,10 @@ import typer
 
 _URL = typer.Option(None, "--url", help="The controller; COMPASS_URL without it.", show_default=False)
 _JSON = typer.Option(False, "--json", help="Print JSON.")
-_NODE = typer.Argument(help="A node's name, as `compass nodes` shows it.")
-_JOB = typer.Argument(..., help="A job's id, as `compass ps` shows it.")
-_FILE = typer.Argument(..., help="A job file in YAML; - for standard input.")
-_JOBS = typer.Argument(..., help="Ids of jobs.")
+_NODE = typer.Argument(metavar="NODE", help="A node's name, as `compass nodes` shows it.")
+_JOB = typer.Argument(..., metavar="JOB", help="A job's id, as `compass ps` shows it.")
+_FILE = typer.Argument(..., metavar="FILE", help="A job file in YAML; - for standard input.")
+_JOBS = typer.Argument(..., metavar="JOB", help="Ids of jobs.")
 #: Events of a job that `describe` prints, the latest.
 _EVENTS_SHOWN = 20
 _COLOURS = {

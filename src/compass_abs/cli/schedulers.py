@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def schedulers(
-    names: Annotated[list[str] | None, typer.Argument(help="Only these.", metavar="[NAME]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Only these.", metavar="NAME")] = None,
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of text."),
 ) -> None:
     """List the schedulers: what each does, its parameters and where it comes from.
