@@ -120,6 +120,8 @@ def test_demo_compares_on_the_bundled_sample(monkeypatch, capsys, tmp_path) -> N
         (("--checkpoint-period", -1), "--checkpoint-period is -1.0"),
         (("--eta", 1.5), "eta is 1.5"),
         (("--window", "7"), "expected FROM:TO"),
+        (("--window", "a:b"), "such as 0:86400 or 2020-06-17:2020-06-19"),
+        (("--window", "2020-06-17:2020-06-19"), "the trace has no dates"),
         (("--window", "0:9", "--day", 1), "exclude each other"),
         (("--day", 7), "day 7"),
         (("--node-events", "/nowhere.csv"), "/nowhere.csv"),
@@ -180,6 +182,19 @@ def test_compare_replacing_a_comparison_leaves_no_run_of_the_old_one(  # type: i
     assert compass(monkeypatch, *arguments, "--force") == 0
     assert sorted(path.name for path in out.iterdir()) == ["bound", "comparison.json", "gfs", "notes", "report.html"]
     assert compass(monkeypatch, "report", out, "--out", tmp_path / "again.html") == 0
+
+
+def test_a_window_between_dates_ends_before_the_second(monkeypatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "dated.csv"
+    rows = [f"j{day},2024-02-{day} 23:00:00,60,1,8" for day in range(26, 30)]
+    path.write_text("\n".join([PLAIN.strip().replace("submitted", "submitted_at"), *rows]) + "\n")
+    arguments = ("simulate", path, "--nodes", 1, "--json", "--window")
+    assert compass(monkeypatch, *arguments, "2024-02-27:2024-02-29") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["summary"]["jobs"] == 2
+    assert found["trace"]["part"] == "window 86400:259200"
+    assert compass(monkeypatch, *arguments, "86400:2024-02-28") == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["jobs"] == 1
 
 
 def test_nodes_that_are_racks_ask_for_their_topology(monkeypatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]

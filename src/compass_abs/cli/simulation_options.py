@@ -1,5 +1,6 @@
 """Options that `simulate`, `compare` and `demo` share, and what they make of them."""
 
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +30,8 @@ DayOption = Annotated[
     int | None, typer.Option(help="Only the jobs submitted on this day; the first calendar day is 1.", min=1)
 ]
 WindowOption = Annotated[
-    str | None, typer.Option(metavar="FROM:TO", help="Only the jobs submitted in these seconds of the trace.")
+    str | None,
+    typer.Option(metavar="FROM:TO", help="Only the jobs submitted in these seconds, or from one date to another."),
 ]
 EtaOption = Annotated[float, typer.Option(help="Size the cluster by N(η), as in section 5.2 of the paper.")]
 NodesOption = Annotated[int | None, typer.Option(help="Size the cluster yourself.", min=1)]
@@ -112,20 +114,32 @@ def load_workload(
     if day is not None:
         return day_workload(found, day)
     if window is not None:
-        start, end = parse_window(window)
+        start, end = parse_window(window, found.origin)
         return window_workload(found, start, end)
     return whole_workload(found)
 
 
-def parse_window(text: str) -> tuple[float, float]:
-    """Two times in seconds from `FROM:TO`."""
+def parse_window(text: str, origin: datetime | None = None) -> tuple[float, float]:
+    """Two times in seconds from `FROM:TO`; dates count from the first midnight, `origin`."""
     first, colon, last = text.partition(":")
+    if not colon:
+        raise OptionError(f"--window is {text!r}, expected FROM:TO in seconds or dates, such as 0:86400")
+    return _moment(first, text, origin), _moment(last, text, origin)
+
+
+def _moment(part: str, text: str, origin: datetime | None) -> float:
     try:
-        if not colon:
-            raise ValueError
-        return float(first), float(last)
+        return float(part)
     except ValueError:
-        raise OptionError(f"--window is {text!r}, expected FROM:TO in seconds, such as 0:86400") from None
+        pass
+    try:
+        midnight = datetime.combine(date.fromisoformat(part), time.min)
+    except ValueError:
+        example = "0:86400 or 2020-06-17:2020-06-19"
+        raise OptionError(f"--window is {text!r}, expected FROM:TO in seconds or dates, such as {example}") from None
+    if origin is None:
+        raise OptionError(f"--window is {text!r}, but the trace has no dates; give seconds")
+    return (midnight - origin).total_seconds()
 
 
 def parse_settings(settings: list[str] | None, schedulers: list[str]) -> dict[str, dict[str, str]]:
