@@ -42,7 +42,9 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name, or all; `list` names them.", show_default=False)],
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY", help="A study by name, or all; `list` names them.", show_default=False)
+    ],
     out: OutOption = Path("runs/paper"),
     workers: WorkersOption = None,
     engine: EngineOption = "local",
