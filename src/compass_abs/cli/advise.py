@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from compass_abs.cli.audit import AssumeMovable, GpuLabel, GpuResource, Pause, PoolLabel, kubernetes_options
+from compass_abs.cli.audit import AssumeMovable, Every, GpuLabel, GpuResource, Pause, PoolLabel, kubernetes_options
 
 
 def register(app: typer.Typer) -> None:
@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 def advise(
     context: Annotated[str, typer.Option(metavar="NAME", help="Another context than the current one.")] = "",
     namespace: Annotated[str, typer.Option(help="Where the objects are kept; the context's without it.")] = "",
-    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 60.0,
+    every: Every = 60.0,
     assume_movable: AssumeMovable = False,
     pause: Pause = 8.0,
     identity: Annotated[str, typer.Option(help="Who it is; host and process without it.", envvar="COMPASS_ID")] = "",

@@ -39,6 +39,9 @@ Pause = Annotated[
         min=0.0, max=86400.0, metavar="SECONDS", help="Seconds that a move pauses a job, where it doesn't say itself."
     ),
 ]
+Every = Annotated[
+    float, typer.Option(min=1.0, max=86400.0, metavar="SECONDS", help="Seconds between two looks at a live cluster.")
+]
 AssumeMovable = Annotated[
     bool, typer.Option("--assume-movable", help="Plan as if all could be moved that isn't fixed, declared or not.")
 ]

@@ -9,6 +9,7 @@ import typer
 
 from compass_abs.cli.audit import (
     Context,
+    Every,
     GpuLabel,
     GpuResource,
     Kubernetes,
@@ -46,9 +47,10 @@ def shadow(
             help="Recorded observations instead: a folder of files named by time, or JSON lines.",
         ),
     ] = None,
-    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks at a live cluster.")] = 60.0,
+    every: Every = 60.0,
     hours: Annotated[
-        float, typer.Option(min=0.0, help="How long to watch a live cluster, from the first look in STATE on.")
+        float,
+        typer.Option(min=0.0, max=8784.0, help="How long to watch a live cluster, from the first look in STATE on."),
     ] = 24.0,
     scheduler: Annotated[
         str, typer.Option(help="Who is in charge in the shadow, as NAME[:KEY=VALUE,...].")
