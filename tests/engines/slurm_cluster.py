@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -22,7 +23,7 @@ class SlurmCluster:
         self.dead: list[str] = []
         self.conf = base / "etc" / "slurm.conf"
         environment = dict(os.environ, NO_INSTALL="1", GPUS=str(gpus), SLURMD_TIMEOUT=str(slurmd_timeout))
-        environment["PORT"] = str(random.SystemRandom().randrange(12_000, 19_000, 300))
+        environment["PORT"] = str(_free_ports(nodes))
         up = [str(SCRIPTS / "slurm-up.sh"), str(base), str(nodes)]
         done = subprocess.run(up, env=environment, capture_output=True, text=True, timeout=90, check=False)
         assert done.returncode == 0, done.stderr
@@ -107,6 +108,23 @@ class SlurmCluster:
             [str(SCRIPTS / "slurm-down.sh"), str(self.base)], capture_output=True, text=True, timeout=60, check=False
         )
         return done.stdout
+
+
+def _free_ports(nodes: int) -> int:
+    """The port for slurmctld; those of its nodes follow. Another cluster may run at the same time."""
+    while True:
+        first = random.SystemRandom().randrange(12_000, 19_000)
+        if not any(map(_is_taken, (first, *range(first + 201, first + 201 + nodes)))):
+            return first
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return True
+    return False
 
 
 def descendants(pid: int) -> list[int]:

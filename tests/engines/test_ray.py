@@ -128,8 +128,8 @@ class TestRayEngine(OnRay, EngineConformance):
 def test_controller_serves_a_ray_cluster(cluster: RayCluster, tmp_path: Path) -> None:
     """`compass serve --engine ray`, as users start it."""
     compass = [sys.executable, "-m", "compass_abs"]
-    environment = dict(os.environ, COMPASS_URL="http://127.0.0.1:17078")
-    command = [*compass, "serve", "--engine", "ray", "--ray-address", cluster.address, "--port", "17078"]
+    environment = dict(os.environ, COMPASS_URL="http://127.0.0.1:17079")
+    command = [*compass, "serve", "--engine", "ray", "--ray-address", cluster.address, "--port", "17079"]
     (tmp_path / "job.yaml").write_text(
         "name: hello\ninstances: 2\ngpus_per_instance: 4\ncommand: [sh, -c, 'echo rank $RANK on $COMPASS_NODE']\n"
     )
