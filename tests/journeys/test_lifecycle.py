@@ -1,5 +1,7 @@
 """Jobs from submission to end, without and with mishaps."""
 
+import pytest
+
 from compass_abs.controller.book import JobPhase
 from compass_abs.engines.protocol import RunId
 from compass_abs.model import NodeStatus
@@ -35,6 +37,17 @@ def test_refused_start_is_undone_and_decided_again() -> None:
     assert any(kind == "unplaced" for kind, _, _ in world.journal.rows)
     world.finish()
     assert world.phase(job) is JobPhase.DONE
+
+
+@pytest.mark.parametrize("seconds", [-7200.0, -1.0, 86400.0])
+def test_clock_that_jumps_keeps_no_refused_job_waiting(seconds: float) -> None:
+    world = World()
+    world.engine.script.refuse_start = 1
+    job = world.submit(1, 8)
+    (pool,) = world.controller.pools.values()
+    world.run_until(lambda: pool.hold_ends is not None)
+    world.clock.jump(seconds)
+    world.run_until(lambda: world.phase(job) is JobPhase.RUNNING, 30)
 
 
 def test_refusal_of_the_second_instance_takes_the_first_one_down() -> None:

@@ -108,6 +108,8 @@ class Pool:
         self.try_again = True
         #: Time at which a held job asked to be tried again.
         self.hold_ends: float | None = None
+        #: Time at which that was asked for.
+        self.held_since = 0.0
         #: Time of the next round.
         self.round_due: float | None = None
 
@@ -172,7 +174,7 @@ class Pool:
 
     def admit(self, driver: Driver) -> None:
         """Tries whom the queue puts forward until nobody starts."""
-        self.try_again, self.hold_ends = False, None
+        self.try_again, self.hold_ends, self.held_since = False, None, self.situation.now
         attempts = self.queue.attempts(self.situation)
         try:
             job = next(attempts)
@@ -228,6 +230,11 @@ class Pool:
     def admitted_waits_for(self, occupancy: Occupancy) -> bool:
         """True when an admitted job has room by now: it starts first."""
         return any(occupancy.has_room(self.target(job_id), job.gpus) for job_id, job in self.admitted.items())
+
+    def hold_is_over(self) -> bool:
+        """True when a held job is to be tried again: in its time, or because the clock was set back meanwhile."""
+        now = self.situation.now
+        return self.hold_ends is not None and (self.hold_ends <= now or now < self.held_since)
 
     def round_is_due(self) -> bool:
         """True when a reorganisation is to be made now; plans the next one. A clock that is set back delays none."""

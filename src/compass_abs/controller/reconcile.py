@@ -289,11 +289,10 @@ class Controller:
             del self._unsettled[name]
             restoring.settle(self, self.pools[name])
         for pool in self.pools.values():
-            wall = pool.situation.now
             if pool.round_is_due():
                 busy = True
                 self.take_moves(pool, pool.scheduler.round(pool.situation), "round")
-            if pool.hold_ends is not None and pool.hold_ends <= wall:
+            if pool.hold_is_over():
                 pool.try_again = True
             if pool.try_again:
                 busy = True

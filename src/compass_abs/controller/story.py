@@ -28,8 +28,13 @@ _CLEARINGS = {"requeue": "what is left is ended, to start again", "fail": "is en
 
 def story(records: Iterable[Record]) -> list[dict[str, Any]]:
     """What happened to a job and when, the latest last."""
-    told = ((record, _words(record)) for record in records)
-    return [{"time": record.time, "event": record.kind, "text": words} for record, words in told if words]
+    told: list[dict[str, Any]] = []
+    for record in records:
+        words = _words(record)
+        # A checkpoint that was asked for is reported by the job as well as acknowledged.
+        if words and not (told and told[-1]["text"] == words):
+            told.append({"time": record.time, "event": record.kind, "text": words})
+    return told
 
 
 def _words(record: Record) -> str:
