@@ -1,5 +1,6 @@
 """Reports of real simulations: watched while they run, or read from run directories; and figures."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,6 +158,7 @@ def test_figure_drawn_twice_has_the_same_bytes_and_names_its_schedulers(kind: st
     text = (tmp_path / "first" / "figure.svg").read_text()
     assert "AFR" in text
     assert "COMPASS-ABS" in text
+    assert not re.search(r"\.\d{3}", text.partition("<g ")[2])
 
 
 @pytest.mark.parametrize(

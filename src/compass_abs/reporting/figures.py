@@ -3,6 +3,7 @@
 The same data gives the same bytes: no dates, no random ids.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,8 +119,15 @@ def save(figure: "Figure", stem: Path, kinds: Sequence[str] = ("pdf", "png")) ->
         for kind in kinds:
             path = stem.with_name(f"{stem.name}.{kind}")
             figure.savefig(path, metadata=metadata[kind])
+            if kind == "svg":
+                path.write_text(_rounded(path.read_text(encoding="utf-8")), encoding="utf-8")
             paths.append(path)
     return paths
+
+
+def _rounded(svg: str) -> str:
+    """The picture with coordinates to a hundredth of a point, which nobody sees and takes a third less room."""
+    return re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
 
 
 @contextmanager
