@@ -187,6 +187,31 @@ def test_missing_controller_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatc
     assert "compass serve" in str(result.exception)
 
 
+def test_terminal_dashboard_shows_a_picture_that_takes_longer_than_its_interval() -> None:
+    import asyncio
+
+    from textual.widgets import Static
+
+    from compass_abs.cli.terminal_dashboard import TerminalDashboard
+
+    class Slow:
+        def get(self, path: str) -> dict[str, Any]:
+            time.sleep(0.5)
+            node = {"name": "n0", "gpus": 8, "slots": [], "status": "up"}
+            return {"pools": [], "nodes": [node], "jobs": [], "waiting": [], "waiting_total": 0, "migrations": "on"}
+
+    async def look() -> str:
+        dashboard = TerminalDashboard(Slow(), 0.1)  # type: ignore[arg-type]
+        async with dashboard.run_test() as pilot:
+            for _ in range(200):
+                await pilot.pause(0.05)
+                if "n0" in str(dashboard.query_one("#nodes", Static).render()):
+                    break
+            return str(dashboard.query_one("#nodes", Static).render())
+
+    assert "n0" in asyncio.run(look())
+
+
 def test_schema_is_printed_for_editors() -> None:
     assert json.loads(run("schema"))["properties"]["command"]
 
@@ -205,7 +230,7 @@ def test_terminal_dashboard_shows_nodes_and_jobs(url: str) -> None:
         async def look() -> int:
             dashboard = TerminalDashboard(client, 0.2)
             async with dashboard.run_test() as pilot:
-                for _ in range(100):
+                for _ in range(600):
                     await pilot.pause(0.05)
                     if dashboard.query_one("#jobs", DataTable).row_count:
                         break

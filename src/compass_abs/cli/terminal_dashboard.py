@@ -26,6 +26,7 @@ class TerminalDashboard(App[None]):
         super().__init__()
         self._client = client
         self._seconds = seconds
+        self._looking = False
 
     def compose(self) -> ComposeResult:
         """Header, cluster, jobs, footer."""
@@ -42,16 +43,20 @@ class TerminalDashboard(App[None]):
         self.refresh_picture()
 
     def refresh_picture(self) -> None:
-        """Looks once."""
-        self.run_worker(self._look, thread=True, exclusive=True)
+        """Looks once, unless the answer to an earlier look is still awaited."""
+        if not self._looking:
+            self._looking = True
+            self.run_worker(self._look, thread=True)
 
     def _look(self) -> None:
         try:
             picture = self._client.get("/overview")
         except CompassError as error:
             self.call_from_thread(self._say, str(error))
-            return
-        self.call_from_thread(self._show, picture)
+        else:
+            self.call_from_thread(self._show, picture)
+        finally:
+            self._looking = False
 
     def _say(self, text: str) -> None:
         self.sub_title = text
