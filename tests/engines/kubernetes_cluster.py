@@ -58,6 +58,9 @@ class KubernetesCluster:
         environment = dict(os.environ, GPUS=str(gpus), HEARTBEAT=str(heartbeat), PORT=str(port))
         up = [str(SCRIPTS / "k8s-up.sh"), str(base), str(nodes), *self.options]
         done = subprocess.run(up, env=environment, capture_output=True, text=True, timeout=180, check=False)
+        if done.returncode:
+            # Whoever asked for it gets nothing that could be taken down.
+            self.down()
         assert done.returncode == 0, done.stderr
 
     def client(self) -> Client:

@@ -26,6 +26,9 @@ class SlurmCluster:
         environment["PORT"] = str(_free_ports(nodes))
         up = [str(SCRIPTS / "slurm-up.sh"), str(base), str(nodes)]
         done = subprocess.run(up, env=environment, capture_output=True, text=True, timeout=90, check=False)
+        if done.returncode:
+            # Whoever asked for it gets nothing that could be taken down.
+            self.down()
         assert done.returncode == 0, done.stderr
 
     def run(self, *command: str, check: bool = True) -> str:
