@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import schemathesis
 import yaml
@@ -13,6 +14,7 @@ from schemathesis import GenerationMode
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from compass_abs.controller.answers import ANSWERS
 from compass_abs.controller.api import Api, make_app
 from compass_abs.controller.auth import LARGEST_BODY, is_loopback, load_token
 from compass_abs.controller.history import History
@@ -203,6 +205,40 @@ def test_token_is_made_for_its_owner_only(tmp_path: Path) -> None:
 def test_loopback_is_told_from_other_addresses() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""))
+
+
+def test_answers_are_what_the_description_says(client: TestClient) -> None:
+    """Of a cluster in which something runs, waits, has moved and has ended; no field undescribed or missing."""
+    job = client.post("/api/v1/jobs", json=JOB).json()["id"]
+    node = wait_for(client, job, "running")["nodes"][0]
+    client.post("/api/v1/jobs", json={**JOB, "instances": 4, "gpus_per_instance": 8})
+    client.post(f"/api/v1/nodes/{node}/drain")
+    until(lambda: client.get("/api/v1/migrations").json(), lambda found: found["total"] > 0)
+    until(lambda: client.get("/api/v1/history").json(), lambda found: bool(found["samples"]))
+    document = description()
+    for path, methods in document["paths"].items():
+        operation = methods.get("get") or {}
+        schema = operation.get("responses", {}).get("200", {}).get("content", {}).get("application/json")
+        if schema is None or "$ref" not in schema["schema"]:
+            continue
+        answer = client.get(path.replace("{job}", job))
+        name = schema["schema"]["$ref"].rpartition("/")[2]
+        strict = {**schema["schema"], "components": closed(document["components"])}
+        jsonschema.validate(answer.json(), strict, cls=jsonschema.Draft202012Validator)
+        assert name in ANSWERS
+    for path, method in (("/api/v1/nodes/n0/undrain", "DrainedNode"), ("/api/v1/migrations/pause", "Switched")):
+        reference = {"$ref": f"#/components/schemas/{method}", "components": document["components"]}
+        jsonschema.validate(client.post(path).json(), reference, cls=jsonschema.Draft202012Validator)
+
+
+def closed(components: dict[str, Any]) -> dict[str, Any]:
+    """The shapes of answers with no room for a field that isn't described; those that others build on stay open."""
+    open_ones = {"Node", "DrainedNode", "Explanation"}
+    schemas = {
+        name: {**schema, "additionalProperties": False} if name in ANSWERS and name not in open_ones else schema
+        for name, schema in components["schemas"].items()
+    }
+    return {**components, "schemas": schemas}
 
 
 def test_every_route_of_the_api_is_described(running: Service) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from compass_abs import __version__
+from compass_abs.controller.answers import ANSWERS
 from compass_abs.controller.book import JobPhase
 from compass_abs.controller.job_spec import JobSpec
 
@@ -13,7 +14,7 @@ PHASES = ("open", *(phase.value for phase in JobPhase))
 def description() -> dict[str, Any]:
     """OpenAPI 3.1."""
     spec = JobSpec.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas = {**spec.pop("$defs", {}), "Job": spec}
+    schemas = {**spec.pop("$defs", {}), "Job": spec, **ANSWERS}
     schemas["Error"] = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
     schemas["Accepted"] = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
     return {
@@ -52,23 +53,29 @@ def _paths() -> dict[str, Any]:
         "responses": _responses("#/components/schemas/Accepted", 201),
     }
     return {
-        "/healthz": {"get": {**_read("Whether the controller lives."), "security": []}},
+        "/healthz": {"get": {**_read("Health", "Whether the controller lives."), "security": []}},
         "/metrics": {"get": _text("Prometheus metrics.")},
-        "/api/v1/jobs": {"get": _read("Jobs, the latest first.", [phase, name, *listing]), "post": submit},
-        "/api/v1/jobs/{job}": {"get": _read("Everything about a job.", [job])},
-        "/api/v1/jobs/{job}/cancel": {"post": _read("Ends a job.", [job])},
+        "/api/v1/jobs": {"get": _read("Jobs", "Jobs, the latest first.", [phase, name, *listing]), "post": submit},
+        "/api/v1/jobs/{job}": {"get": _read("JobDetail", "Everything about a job.", [job])},
+        "/api/v1/jobs/{job}/cancel": {"post": _read("JobSummary", "Ends a job.", [job])},
         "/api/v1/jobs/{job}/logs": {"get": _text("What an instance printed.", [job, *reading])},
-        "/api/v1/jobs/{job}/explain": {"get": _read("Why a job waits, and what would let it start.", [job])},
-        "/api/v1/jobs/{job}/history": {"get": _read("What happened to a job, the latest last.", [job])},
-        "/api/v1/nodes": {"get": _read("Nodes and what is on them.")},
-        "/api/v1/nodes/{node}/{action}": {"post": _read("Drains, cordons or brings back a node.", [node, node_action])},
-        "/api/v1/plan": {"get": _read("What is being moved, what would be, and why.")},
-        "/api/v1/migrations": {"get": _read("Migrations that are over, the latest first.", [_query("limit", 0)])},
-        "/api/v1/migrations/{action}": {"post": _read("Pauses or resumes migrations.", [switch])},
-        "/api/v1/overview": {"get": _read("The whole cluster.")},
-        "/api/v1/history": {"get": _read("Utilisation and fragmentation over time.", [_query("since", 0)])},
+        "/api/v1/jobs/{job}/explain": {
+            "get": _read("Explanation", "Why a job waits, and what would let it start.", [job])
+        },
+        "/api/v1/jobs/{job}/history": {"get": _read("JobHistory", "What happened to a job, the latest last.", [job])},
+        "/api/v1/nodes": {"get": _read("Nodes", "Nodes and what is on them.")},
+        "/api/v1/nodes/{node}/{action}": {
+            "post": _read("DrainedNode", "Drains, cordons or brings back a node.", [node, node_action])
+        },
+        "/api/v1/plan": {"get": _read("Plan", "What is being moved, what would be, and why.")},
+        "/api/v1/migrations": {
+            "get": _read("Migrations", "Migrations that are over, the latest first.", [_query("limit", 0)])
+        },
+        "/api/v1/migrations/{action}": {"post": _read("Switched", "Pauses or resumes migrations.", [switch])},
+        "/api/v1/overview": {"get": _read("Overview", "The whole cluster.")},
+        "/api/v1/history": {"get": _read("History", "Utilisation and fragmentation over time.", [_query("since", 0)])},
         "/api/v1/events": {"get": _events()},
-        "/api/v1/schema/job": {"get": _read("The JSON Schema of a job.")},
+        "/api/v1/schema/job": {"get": _read("", "The JSON Schema of a job.")},
     }
 
 
@@ -81,8 +88,9 @@ def _query(name: str, least: int, most: int | None = None) -> dict[str, Any]:
     return {"name": name, "in": "query", "required": False, "schema": schema}
 
 
-def _read(summary: str, parameters: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    return {"summary": summary, "parameters": parameters or [], "responses": _responses(None, 200)}
+def _read(answer: str, summary: str, parameters: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    reference = f"#/components/schemas/{answer}" if answer else None
+    return {"summary": summary, "parameters": parameters or [], "responses": _responses(reference, 200)}
 
 
 def _text(summary: str, parameters: list[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -94,7 +102,9 @@ def _text(summary: str, parameters: list[dict[str, Any]] | None = None) -> dict[
 def _events() -> dict[str, Any]:
     after = _query("after", 0)
     again = {"name": "last-event-id", "in": "header", "required": False, "schema": {"type": "string"}}
-    found = _read("Everything that happens, as server-sent events; those after the given one first.", [after, again])
+    found = _read(
+        "", "Everything that happens, as server-sent events; those after the given one first.", [after, again]
+    )
     found["responses"]["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
     return found
 
