@@ -1,16 +1,20 @@
 """EASY backfilling: what passes the head never delays it."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compass_abs.model import ClusterState, Job
+from compass_abs.model import ClusterState, Job, NodeStatus
 from compass_abs.queues import make_queue
 from compass_abs.queues.backfill import Backfill
+from compass_abs.queues.fluid_backfill import FluidBackfill
 from compass_abs.schedulers.base import Scheduler, Situation
 from compass_abs.schedulers.best_fit import BestFit
-from compass_abs.schedulers.sif_opt import FluidOracle
+from compass_abs.schedulers.registry import make_scheduler
 from compass_abs.schedulers.spread import LeastAllocated
-from compass_abs.simulation import Simulation
+from compass_abs.simulation import PaperCost, Simulation
 from tests.simulation.doubles import Ledger, workloads
 
 US = 1_000_000
@@ -109,13 +113,16 @@ def test_nobody_who_passes_makes_a_blocked_head_start_later_than_reserved(jobs: 
         assert ledger.records[job_id].first_start <= round(time * US) + 1
 
 
-@settings(max_examples=80)
-@given(jobs=workloads(most=25, nodes=3))
-def test_the_bounds_backfill_keeps_its_promises_too(jobs: list[Job]) -> None:
-    jobs = [job for job in jobs if -(-job.instances // (8 // job.gpus)) <= 3]
-    scheduler = FluidOracle(ClusterState(3))
+@settings(max_examples=120)
+@given(jobs=workloads(most=25, nodes=3), name=st.sampled_from(("sif-opt", "sif-opt-moves", "compass-jit")))
+def test_a_scheduler_that_finds_every_packing_keeps_the_promise_of_the_first_that_exists(
+    jobs: list[Job], name: str
+) -> None:
+    # Moves are free: a pause would make others end later than the reservation could know.
+    jobs = [replace(job, pause=None) for job in jobs if -(-job.instances // (8 // job.gpus)) <= 3]
+    scheduler = make_scheduler(name, ClusterState(3))
     queue = make_queue("backfill", scheduler)
-    assert isinstance(queue, Backfill)
+    assert isinstance(queue, FluidBackfill)
     promised: dict[str, float] = {}
     reserve = queue.reserve
 
@@ -127,6 +134,52 @@ def test_the_bounds_backfill_keeps_its_promises_too(jobs: list[Job]) -> None:
 
     queue.reserve = remembering  # type: ignore[method-assign]
     ledger = Ledger()
-    Simulation(jobs, scheduler, queue, observer=ledger).run()
+    Simulation(jobs, scheduler, queue, cost=PaperCost(0), observer=ledger).run()
     for job_id, time in promised.items():
         assert ledger.records[job_id].first_start <= round(time * US) + 1
+
+
+def test_what_may_pass_is_what_some_packing_holds_beside_the_head() -> None:
+    # The 5 stays until 300, the 4 until 10; then the head gets a node.
+    state = ClusterState(2)
+    scheduler = make_scheduler("compass-jit", state)
+    queue = make_queue("backfill", scheduler)
+    situation = Situation()
+    for node, (name, gpus, end) in enumerate((("five", 5, 300.0), ("four", 4, 10.0))):
+        state.place(Job(name, 1, gpus, 0, end), [node])
+        situation.ends[name] = end
+    for job in (Job("head", 1, 8, 1, 5), Job("three", 1, 3, 2, 100), Job("other", 1, 4, 3, 100)):
+        queue.push(job)
+    attempts = queue.attempts(situation)
+    assert next(attempts).id == "head"
+    # Beside the 5 there is room for a 3, wherever it begins; a 4 would have to sit where the head goes.
+    assert attempts.send(False).id == "three"
+    state.place(queue[1], [0])
+    situation.ends["three"] = 102.0
+    with pytest.raises(StopIteration):
+        attempts.send(True)
+    assert [job.id for job in queue] == ["head", "other"]
+
+
+def test_a_reservation_counts_what_ends_on_nodes_that_are_up() -> None:
+    state = ClusterState(3)
+    state.place(Job("cordoned", 1, 8, 0, 10), [0])
+    state.place(Job("up", 2, 8, 0, 20), [1, 2])
+    state.set_status("n0", NodeStatus.CORDONED)
+    situation = Situation()
+    situation.ends.update(cordoned=10.0, up=20.0)
+    queue = FluidBackfill(state)
+    # At 10 a node comes free that nobody may use.
+    found = queue.reserve(Job("head", 1, 8, 0, 5), situation)
+    assert found is not None
+    assert found.time == 20.0
+    assert queue.reserve(Job("large", 3, 8, 0, 5), situation) is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "counts"),
+    [({}, True), ({"effort": "fast"}, False), ({"moves_per_hour": "5"}, False), ({"cooldown": "60"}, False)],
+)
+def test_packings_count_only_where_no_policy_stands_before_them(setting: dict[str, str], counts: bool) -> None:
+    queue = make_queue("backfill", make_scheduler("compass-jit", ClusterState(2), **setting))
+    assert isinstance(queue, FluidBackfill) is counts

@@ -27,9 +27,12 @@ class Backfill(ArrivalOrder):
     """FIFO with a reservation for the head, on the actual nodes; behind it, jobs that leave the reservation intact.
 
     A job may pass when it ends before the reservation begins, or when the head would still fit at that time whichever
-    of the nodes that are free for it now the scheduler gives it. Migrations can make more room than is counted on;
-    they never make the head start later than reserved. Expected ends come from `Situation.ends`: a running job whose
-    end nobody knows is taken to stay, and a waiting one whose duration nobody knows to never end.
+    of the nodes that are free for it now the scheduler gives it. Expected ends come from `Situation.ends`: a running
+    job whose end nobody knows is taken to stay, and a waiting one whose duration nobody knows to never end.
+
+    The reservation holds as long as running jobs stay where they are and end when expected. Where a scheduler moves
+    them, others may sit on the nodes that were to come free, and it is a plan that is made anew at every event;
+    schedulers that find every packing get `FluidBackfill`, which counts on that instead.
     """
 
     name: ClassVar[str] = "backfill"

@@ -12,7 +12,6 @@ from compass_abs.queues.nominated import Nominated
 from compass_abs.queues.sjf import ShortestFirst
 from compass_abs.queues.smallest import SmallestFirst
 from compass_abs.schedulers.base import Nominating, Scheduler
-from compass_abs.schedulers.sif_opt import FluidState
 
 #: What each does, in a line.
 QUEUES: dict[str, str] = {
@@ -45,7 +44,7 @@ def make_queue(name: str, scheduler: Scheduler) -> Queue:
     if base == SmallestFirst.name:
         return SmallestFirst(priorities)
     if base == Backfill.name:
-        if isinstance(scheduler.state, FluidState):
+        if scheduler.repacks():
             return FluidBackfill(scheduler.state, priorities=priorities)
         return Backfill(scheduler.state, priorities=priorities)
     if base == GfsArtifact.name and priorities is Priorities.IGNORED:

@@ -50,6 +50,10 @@ class Scheduler(ABC):
     def __init__(self, state: ClusterState) -> None:
         self.state = state
 
+    def repacks(self) -> bool:
+        """Whether it refuses a job only where no packing of it and what runs exists: reservations count on that."""
+        return False
+
     # ---- events
 
     def submitted(self, job: Job, situation: Situation) -> None:  # noqa: B027 - most need no history

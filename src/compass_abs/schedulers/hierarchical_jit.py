@@ -35,6 +35,10 @@ class HierarchicalJit(CompassJit):
         self.domains = self.state
         self.vacancies = Vacancies(self.domains, self.domains.topology)
 
+    def repacks(self) -> bool:
+        """False: a packing of the panels alone says nothing of the domains."""
+        return False
+
     # ---- what domains answer differently
 
     def choose(self, job: Job) -> list[int] | None:

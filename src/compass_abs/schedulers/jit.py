@@ -79,6 +79,13 @@ class CompassJit(Scheduler):
         scheduler.policy = policy
         return scheduler
 
+    def repacks(self) -> bool:
+        """True as long as the policy stands between no job and a plan for it."""
+        policy = self.policy
+        limits = (policy.moves_in_flight, policy.moves_per_hour, policy.moves_per_job)
+        delays = policy.spare_last or policy.cooldown or policy.value or policy.windows
+        return policy.effort is not Effort.FAST and not delays and all(limit is None for limit in limits)
+
     # ---- events
 
     def admit(self, job: Job, situation: Situation) -> Decision:

@@ -76,6 +76,10 @@ class FluidOracle(Scheduler):
         fluid = FluidState([node.name for node in state.nodes], state.capacity, state.pool)
         super().__init__(fluid)
 
+    def repacks(self) -> bool:
+        """True: it admits whatever can be packed."""
+        return True
+
     def admit(self, job: Job, situation: Situation) -> Decision:
         """Starts the job if U* of it and all that runs is at most N."""
         state = self.state

@@ -30,6 +30,10 @@ class RealisableOracle(Scheduler):
     name: ClassVar[str] = "sif-opt-moves"
     source: ClassVar[str] = "the paper, appendix B, made realisable by compass_abs.planner"
 
+    def repacks(self) -> bool:
+        """True: it admits whatever can be packed."""
+        return True
+
     def admit(self, job: Job, situation: Situation) -> Decision:
         """Starts the job if any packing holds it, and tidies up."""
         state, gpus = self.state, job.gpus
