@@ -5,9 +5,16 @@ Needs the real trace: `compass trace fetch venus`, or COMPASS_TRACES. Target: un
 
 import time
 import tracemalloc
+from collections.abc import Sequence
 
 from compass_abs.model import ClusterState, Job
-from compass_abs.simulation import Setup, replay
+from compass_abs.queues import Backfill, Queue, make_queue
+from compass_abs.queues.backfill import Reservation
+from compass_abs.schedulers.base import Situation
+from compass_abs.schedulers.registry import make_scheduler
+from compass_abs.simulation import Observer, Setup, Simulation, replay
+from compass_abs.simulation.clock import SECOND
+from compass_abs.simulation.job_record import JobRecord
 from compass_abs.simulation.meter import Meter
 from compass_abs.simulation.workload import Workload, day_workload
 from compass_abs.traces import TraceError, read_trace
@@ -36,6 +43,7 @@ def main() -> None:
         )
     cost_of_sif()
     memory()
+    reservations(day_workload(trace, 92))
 
 
 def whole_trace(days: list[Workload], sizes: list[int], scheduler: str) -> tuple[float, int]:
@@ -75,6 +83,46 @@ def memory() -> None:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         print(f"    {summary.finished:>7,} jobs: peak {peak / 1024:,.0f} KiB")
+
+
+def reservations(workload: Workload) -> None:
+    """How many blocked heads started later than `backfill` had first reserved for them."""
+    print("  reservations of queue backfill, Venus day 92:")
+    for name in ("gfs", "compass-abs", "compass-jit"):
+        scheduler = make_scheduler(name, ClusterState(workload.nodes(ETA)))
+        queue, starts = _Reserving(make_queue("backfill", scheduler)), _Starts()
+        Simulation(workload.jobs, scheduler, queue.queue, observer=starts).run()
+        late = [starts.first[job] - time for job, time in queue.promised.items() if starts.first[job] > time + 1e-3]
+        mean = sum(late) / len(late) if late else 0.0
+        print(f"    {name:12} {len(queue.promised)} made, {len(late)} not kept, by {mean:.0f} s on average")
+
+
+class _Reserving:
+    """A backfilling queue whose first reservation for each head is noted."""
+
+    def __init__(self, queue: Queue) -> None:
+        assert isinstance(queue, Backfill)
+        self.queue: Queue = queue
+        self.promised: dict[str, float] = {}
+        reserve = queue.reserve
+
+        def noting(head: Job, situation: Situation) -> Reservation | None:
+            found = reserve(head, situation)
+            if found is not None:
+                self.promised.setdefault(head.id, found.time)
+            return found
+
+        queue.reserve = noting  # type: ignore[method-assign]
+
+
+class _Starts(Observer):
+    """When each job first started, in seconds."""
+
+    def __init__(self) -> None:
+        self.first: dict[str, float] = {}
+
+    def started(self, now: int, record: JobRecord, nodes: Sequence[int]) -> None:
+        self.first.setdefault(record.job.id, now / SECOND)
 
 
 if __name__ == "__main__":
