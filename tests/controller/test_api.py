@@ -1,5 +1,6 @@
 """The HTTP API: what it answers, and whom and what it refuses."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,8 @@ from compass_abs.controller.auth import LARGEST_BODY, is_loopback, load_token
 from compass_abs.controller.history import History
 from compass_abs.controller.metrics import Metrics
 from compass_abs.controller.openapi import description
-from compass_abs.controller.service import Service
+from compass_abs.controller.records import Setting
+from compass_abs.controller.service import Event, Service
 from compass_abs.model import CompassError
 from tests.controller.running import service
 
@@ -229,6 +231,24 @@ def test_answers_are_what_the_description_says(client: TestClient) -> None:
     for path, method in (("/api/v1/nodes/n0/undrain", "DrainedNode"), ("/api/v1/migrations/pause", "Switched")):
         reference = {"$ref": f"#/components/schemas/{method}", "components": document["components"]}
         jsonschema.validate(client.post(path).json(), reference, cls=jsonschema.Draft202012Validator)
+
+
+def test_reader_of_events_that_cannot_keep_up_is_sent_away_with_what_it_has_read(running: Service) -> None:
+    class Connected:
+        async def is_disconnected(self) -> bool:
+            return False
+
+    async def read() -> list[bytes]:
+        stream = Api(running, Metrics(), History())._stream(Connected(), None)  # type: ignore[arg-type]
+        found = [await anext(stream)]
+        for number in range(1, 6001):
+            running._listeners[-1](Event(1_000_000 + number, Setting("x", 0.0, "y")))
+        return found + [piece async for piece in stream]
+
+    found = asyncio.run(read())
+    assert found[0] == b": hello\n\n"
+    numbers = [int(piece.split(b"\n")[0].removeprefix(b"id: ")) for piece in found[1:]]
+    assert numbers == list(range(1_000_001, 1_005_001)), "as many as wait for a reader, without a gap"
 
 
 def closed(components: dict[str, Any]) -> dict[str, Any]:

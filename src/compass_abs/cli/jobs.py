@@ -215,7 +215,10 @@ def plan(url: str | None = _URL, as_json: bool = _JSON) -> None:
             (move["job"], "proposed", move["from"], move["to"], f"{move['cause']}: {_clean(proposal['why'])}")
             for move in proposal["moves"]
         ]
-    _table(("JOB", "STATE", "FROM", "TO", "WHY"), rows)
+    if rows:
+        _table(("JOB", "STATE", "FROM", "TO", "WHY"), rows)
+    else:
+        typer.echo("nothing is being moved, and nothing would be")
 
 
 def pause(url: str | None = _URL, as_json: bool = _JSON) -> None:

@@ -33,6 +33,8 @@ _MOST_LISTED = 1000
 _MOST_LOG = 1 << 20
 #: A stream that has nothing to say says so this often, so that both ends know the other lives.
 _HEARTBEAT = 10.0
+#: Events that wait for a reader before it counts as too slow.
+_MOST_UNREAD = 5_000
 #: A picture of the cluster is taken at most this often, however many look.
 _PICTURE_SECONDS = 0.25
 
@@ -258,10 +260,13 @@ class Api:
 
     async def _stream(self, request: Request, after: int | None) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        mail: asyncio.Queue[Event] = asyncio.Queue(10_000)
+        mail: asyncio.Queue[Event] = asyncio.Queue(_MOST_UNREAD)
+        behind = asyncio.Event()
 
         def deliver(event: Event) -> None:
-            if not mail.full():
+            if mail.full():
+                behind.set()
+            else:
                 mail.put_nowait(event)
 
         def pass_on(event: Event) -> None:
@@ -275,7 +280,8 @@ class Api:
             for event in missed:
                 seen = event.number
                 yield _sse(event)
-            while not await request.is_disconnected():
+            # A reader that can't keep up is sent away rather than left with a gap: it comes back for what it missed.
+            while not ((behind.is_set() and mail.empty()) or await request.is_disconnected()):
                 try:
                     event = await asyncio.wait_for(mail.get(), _HEARTBEAT)
                 except TimeoutError:
