@@ -264,7 +264,7 @@ class Api:
         behind = asyncio.Event()
 
         def deliver(event: Event) -> None:
-            if mail.full():
+            if behind.is_set() or mail.full():
                 behind.set()
             else:
                 mail.put_nowait(event)
