@@ -59,6 +59,7 @@ KNOWN = study_of(
             {"measure": "field_band", "metric": "ajct", "kind": "seconds", "over": ["day"]},
             "1,101 s (FFT) to 1,202 s (GFS (best fit))",
         ),
+        ({"measure": "field_band", "metric": "cost", "kind": "seconds"}, "8.00 s"),
         ({"measure": "leads", "metrics": ["ajct", "afr", "agu"], "over": ["day"]}, "5 of 6"),
         ({"measure": "leads", "metrics": ["afr"], "over": ["day"], "without": ["fft"]}, "2 of 2"),
         ({"measure": "below_bound"}, "1 of 2"),

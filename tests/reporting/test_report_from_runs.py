@@ -223,3 +223,16 @@ def test_error_bars_of_a_long_line_are_few_and_each_as_long_as_told() -> None:
 def test_figure_without_panels_is_refused() -> None:
     with pytest.raises(ReportError, match="no panel"):
         draw(FigureData("bars", [], caption="nothing"))
+
+
+@pytest.mark.parametrize(
+    ("xs", "log", "named"),
+    [
+        ([0.85, 0.9, 0.95], False, ["0.85", "0.9", "0.95"]),
+        ([0, 0.1, 0.25, 0.5, 0.75, 0.9, 1], False, ["0", "0.25", "0.5", "0.75", "1"]),
+        ([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 40, 60], True, ["1", "2", "3", "5", "8", "40", "60"]),
+    ],
+)
+def test_axis_names_the_places_at_which_something_was_measured(xs: list[float], log: bool, named: list[str]) -> None:
+    [ax] = draw(FigureData("lines", [Panel("AFR", {"gfs": [Point(x, 1.0) for x in xs]}, log_x=log)])).axes
+    assert [label.get_text() for label in ax.get_xticklabels()] == named

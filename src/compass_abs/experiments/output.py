@@ -90,7 +90,7 @@ def _settings(result: StudyResult) -> str:
     size = f"N = {', '.join(map(str, study.nodes))}" if study.nodes else f"η = {', '.join(f'{e:g}' for e in study.eta)}"
     work = ", ".join(f"{name} ({count} {'day' if count == 1 else 'days'})" for name, count in days.items())
     costs = ", ".join(f"{cost:g}" for cost in study.costs)
-    look = f" A quick look: every {study.sample}th of the study's days." if study.sample > 1 else ""
+    look = f" A sample: one in {study.sample} of the study's days." if study.sample > 1 else ""
     return f"Jobs: {work}.{look} {size}; queue {', '.join(study.queues)}; a migration delays a job by {costs} s. " + (
         "Every day starts on an empty cluster and runs until all its jobs finish; means weigh each day the same."
     )

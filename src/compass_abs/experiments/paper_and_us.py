@@ -54,7 +54,7 @@ def _paper_values() -> dict[str, Any]:
 def _page(rows: Sequence[Mapping[str, Any]], known: Mapping[str, StudyResult], content: Mapping[str, Any]) -> str:
     parts = [_INTRODUCTION]
     if (sample := max(result.study.sample for result in known.values())) > 1:
-        parts.append(f"**A quick look: every {sample}th of the studies' days.**\n")
+        parts.append(f"**A sample: one in {sample} of the studies' days.**\n")
     notes: Mapping[str, str] = content["notes"]
     used: dict[str, int] = {}
     for section in dict.fromkeys(str(row["section"]) for row in rows):

@@ -134,6 +134,8 @@ def _field_band(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[s
     if not there:
         return "–"
     low, high = min(there), max(there)
+    if _number(low[0], row["kind"]) == _number(high[0], row["kind"]):
+        return _number(low[0], row["kind"])
     return " to ".join(f"{_number(value, row['kind'])} ({name_of(name)})" for value, name in (low, high))
 
 

@@ -15,6 +15,8 @@ _FRONTIER = "#b5b5b5"
 _MOST_ERRORS, _MOST_TICKS = 4, 7
 #: Two ticks of a logarithmic axis stand at least this factor apart.
 _APART = 1.45
+#: And two of a linear one this share of its length.
+_SPACED = 0.11
 
 
 def fill(kind: str, panel: Panel, ax: "Axes", known: Mapping[str, Look], rows: Sequence[str] = ()) -> None:
@@ -137,11 +139,20 @@ def _name_places(kind: str, panel: Panel, ax: "Axes") -> None:
         ax.xaxis.set_major_formatter(FuncFormatter(lambda hour, _: f"{int(hour)}:{round(hour % 1 * 60):02d}"))
     if kind != "lines":
         return
-    places: list[float] = []
-    for x in sorted({point.x for points in panel.series.values() for point in points}):
-        if not (panel.log_x and places and x < places[-1] * _APART):
-            places.append(x)
+    places = _told_apart(sorted({point.x for points in panel.series.values() for point in points}), panel.log_x)
     if len(places) <= _MOST_TICKS:
         ax.set_xticks(places, [f"{x:.0%}" if panel.x_share else f"{x:,g}" for x in places])
         ax.xaxis.set_minor_locator(NullLocator())
         ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _told_apart(places: Sequence[float], log: bool) -> list[float]:
+    """Those of the places whose names don't run into one another; the last of all is kept."""
+    kept: list[float] = []
+    for x in places:
+        near = kept and (x < kept[-1] * _APART if log else x - kept[-1] < _SPACED * (places[-1] - places[0]))
+        if near and x == places[-1]:
+            kept.pop()
+        if not near or x == places[-1]:
+            kept.append(x)
+    return kept
