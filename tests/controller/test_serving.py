@@ -1,13 +1,21 @@
 """What `compass serve` refuses before anything is started."""
 
+import signal
+import socket
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from compass_abs.cli.main import app
-from compass_abs.controller.journal import JournalLockedError, SqliteJournal
+from compass_abs.controller.client import Client, ControllerError
+from compass_abs.controller.journal import JournalError, JournalLockedError, SqliteJournal
 from compass_abs.controller.reconcile import Config
+from compass_abs.controller.records import Record, Submitted
 from compass_abs.controller.server import Settings, serve, served
 from compass_abs.engines.protocol import Engine
 from compass_abs.model import CompassError
@@ -56,6 +64,43 @@ def test_second_controller_is_refused_before_its_engine_touches_anything(tmp_pat
 
     with SqliteJournal(tmp_path / "journal.sqlite"), pytest.raises(JournalLockedError):
         serve(Settings(tmp_path, port=0), opened)
+
+
+def test_controller_that_fails_ends_the_service_with_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the disk of the journal is full: whoever watches over the service starts it again."""
+    append = SqliteJournal.append
+
+    def full(self: SqliteJournal, records: Sequence[Record]) -> None:
+        if any(isinstance(record, Submitted) for record in records):
+            raise JournalError("journal can't be written: database or disk is full")
+        append(self, records)
+
+    monkeypatch.setattr(SqliteJournal, "append", full)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def submit() -> None:
+        with Client(f"http://127.0.0.1:{port}") as client:
+            for _ in range(600):
+                try:
+                    client.submit_fields({"name": "a", "command": ["x"]})
+                except ControllerError as error:
+                    if "disk is full" in str(error):
+                        return
+                time.sleep(0.05)
+
+    user = threading.Thread(target=submit)
+    user.start()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(CompassError, match=r"the controller failed: .*disk is full; started again, it goes on"):
+            serve(Settings(tmp_path, port=port), LivingEngine)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        structlog.reset_defaults()
+        user.join(40)
+    assert not user.is_alive()
 
 
 def test_engine_that_is_served_is_closed_once(tmp_path: Path) -> None:

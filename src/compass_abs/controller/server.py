@@ -68,7 +68,16 @@ def serve(settings: Settings, open_engine: Callable[[], Engine]) -> None:
     token = token_of(settings)
     with _running(settings, open_engine) as service, _listening(settings) as listener:
         _announce(settings, token)
-        _server(service, settings, token).run([listener])
+        server = _server(service, settings, token)
+
+        def end_with_the_controller() -> None:
+            service.join()
+            server.should_exit = True
+
+        threading.Thread(target=end_with_the_controller, name="watcher", daemon=True).start()
+        server.run([listener])
+        if service.failure is not None:
+            raise CompassError(f"the controller failed: {service.failure}; started again, it goes on where it was")
 
 
 @contextmanager

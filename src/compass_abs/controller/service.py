@@ -93,6 +93,10 @@ class Service:
         self._observer.start()
         self._thread.start()
 
+    def join(self) -> None:
+        """Returns once the controller decides no more: it was closed, or has failed."""
+        self._thread.join()
+
     def close(self) -> None:
         """Stops; what runs, runs on."""
         self._stopping.set()
@@ -172,7 +176,13 @@ class Service:
             for _ in range(1000):
                 self._take(message, answers)
                 message = self._inbox.get_nowait()
-        controller.step()
+        try:
+            controller.step()
+        except BaseException as error:
+            # Nothing of this turn is durable: whoever asked is told so, rather than left to wait.
+            for command, _, _ in answers:
+                command.answer.set_exception(ServiceError(f"the controller has stopped: {error}"))
+            raise
         if controller.wants_observation and not self._observing.is_set():
             self._look_now.set()
         for command, answer, error in answers:
