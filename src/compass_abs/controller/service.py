@@ -178,10 +178,10 @@ class Service:
                 message = self._inbox.get_nowait()
         try:
             controller.step()
-        except BaseException as error:
+        except BaseException as failure:
             # Nothing of this turn is durable: whoever asked is told so, rather than left to wait.
             for command, _, _ in answers:
-                command.answer.set_exception(ServiceError(f"the controller has stopped: {error}"))
+                command.answer.set_exception(ServiceError(f"the controller has stopped: {failure}"))
             raise
         if controller.wants_observation and not self._observing.is_set():
             self._look_now.set()
