@@ -98,6 +98,21 @@ def test_finish_anchor_in_a_full_cluster_leaves_its_filler_running_and_moves_it_
     assert scheduler.space.residual(0) == 0
 
 
+def test_compact_fillers_that_dead_ends_left_on_three_nodes_make_way_for_slots() -> None:
+    """Deviation: {2} + 1, {4} + 2 and {2, 2} + 3 beside a full node, each in the way of others: N·SIF would be 3."""
+    scheduler = CompassAbs(ClusterState(4))
+    contents = [(2, 1), (4, 1, 1), (2, 2, 2, 2), (2, 2, 1, 1, 1)]
+    scheduler.restore(
+        (Job(f"j{node}{k}", 1, gpus), [node]) for node, held in enumerate(contents) for k, gpus in enumerate(held)
+    )
+    assert wcc_holds(scheduler.state.demand)
+    assert avoidable_partial_nodes(scheduler.state) == 3
+    scheduler.compact()
+    scheduler.check_invariants()
+    assert avoidable_partial_nodes(scheduler.state) <= 2
+    assert not scheduler.space.overfull
+
+
 def test_finish_anchor_in_a_full_cluster_gives_its_filler_the_vacancy_of_another() -> None:
     scheduler = CompassAbs(ClusterState(2))
     for job in (Job("three", 1, 3), Job("four", 1, 4), Job("seven", 1, 7), Job("single", 1, 1)):

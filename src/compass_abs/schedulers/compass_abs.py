@@ -7,6 +7,7 @@ Choices the paper leaves open: of several equal nodes the lowest index, of sever
 the sparsest pool node; a 1-GPU instance goes to the fullest partial pool node.
 """
 
+from itertools import islice
 from typing import ClassVar
 
 from compass_abs.model import Cause, ClusterState, Decision, Gang, Instance, Job, Migration, Slot
@@ -175,8 +176,9 @@ class CompassAbs(Scheduler):
         """Moves residual fillers by the 1-GPU rule: a vacancy, a partial pool node, an empty node.
 
         Deviation: in a full cluster a filler of a departed anchor can have none of these. The paper has no answer; here
-        it stays where it is, on GPUs that no slot has profiled, and is tried again after every event. It is safe (the
-        job runs on), and the bound holds: without any partial pool node only one slotted node is left partial.
+        it runs on, on GPUs that no slot has profiled, and is tried again after every event. `_gather_residual` keeps
+        such fillers out of the way of slots, so that the bound holds meanwhile: there is no partial pool node then, and
+        at most two slotted nodes are partial.
         """
         space = self.space
         for index in list(space.overfull):
@@ -223,11 +225,25 @@ class CompassAbs(Scheduler):
 
     def _join_slots(self) -> None:
         """Leaves at most one slotted node with room, by the rule of `slot_compaction.py`; pinned nodes apart."""
+        if self.space.overfull.size:
+            self._gather_residual()
         nodes = self.space.movable_slotted()
         level = 2
         while 2 * level <= self.state.capacity:
             self._join_level(nodes, level)
             level *= 2
+
+    def _gather_residual(self) -> None:
+        """Leaves residual fillers on at most one slotted node with room, since they are in the way of slots."""
+        space = self.space
+        holders = [index for index in space.movable_slotted() if space.residual(index)]
+        while len(holders) > 1:
+            holders.sort(key=lambda index: (space.residual(index), index))
+            source, target = holders[0], holders[-1]
+            wanted = min(space.residual(source), space.room(target))
+            for single in space.residual_first(source)[:wanted]:
+                self._move(single, 1, source, target, Cause.SLOT)
+            holders = [index for index in holders if space.residual(index) and space.room(index)]
 
     def _join_level(self, nodes: list[int], level: int) -> None:
         """Makes at most one node odd at this level, and joins it with what lower levels left over."""
@@ -263,15 +279,20 @@ class CompassAbs(Scheduler):
         return sum(slot.instances for slot in cheapest_block(self.space.slots_on(index), level) or ())
 
     def _make_way(self, target: int, source: int, width: int) -> bool:
-        """Whether `target` takes slots of this width, after its residual fillers have gone to `source` if need be."""
+        """Whether `target` takes slots of this width, after its residual fillers have gone elsewhere if need be."""
         space = self.space
         lacking = width - space.room(target)
         if lacking <= 0:
             return True
-        if lacking > space.residual(target) or lacking > space.room(source):
+        if lacking > space.residual(target):
             return False
-        for single in space.residual_first(target)[:lacking]:
-            self._move(single, 1, target, source, Cause.SLOT)
+        hosts = [source, *(index for index in space.movable_slotted() if index not in (source, target))]
+        if lacking > sum(space.room(index) for index in hosts):
+            return False
+        fillers = iter(space.residual_first(target)[:lacking])
+        for host in hosts:
+            for single in islice(fillers, space.room(host)):
+                self._move(single, 1, target, host, Cause.SLOT)
         return True
 
     def _join_carry(self, carry: int, odd: int, level: int) -> None:

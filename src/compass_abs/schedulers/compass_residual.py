@@ -75,7 +75,6 @@ class CompassAbsResidual(CompassAbs):
         self._fill_vacancies()
         self._drain_pool()
         if space.partial[SLOTTED] > 1:
-            self._gather_residual()
             self._join_slots()
             if space.uneven:
                 self._fill_vacancies()
@@ -99,18 +98,6 @@ class CompassAbsResidual(CompassAbs):
                 if not space.residual(index):
                     break
                 self._move(single, 1, index, space.vacant.first(), Cause.FILLER)
-
-    def _gather_residual(self) -> None:
-        """Leaves residual fillers on at most one slotted node with room, since they are in the way of slots."""
-        space = self.space
-        holders = [index for index in space.movable_slotted() if space.residual(index)]
-        while len(holders) > 1:
-            holders.sort(key=lambda index: (space.residual(index), index))
-            source, target = holders[0], holders[-1]
-            wanted = min(space.residual(source), space.room(target))
-            for single in space.residual_first(source)[:wanted]:
-                self._move(single, 1, source, target, Cause.SLOT)
-            holders = [index for index in holders if space.residual(index) and space.room(index)]
 
     def _fill_wide_nodes(self) -> None:
         """Fills nodes whose slots are wider than P, the largest power of two in K, while two slotted nodes have room.
