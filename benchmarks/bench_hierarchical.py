@@ -29,7 +29,7 @@ def main() -> None:
     # Best fit alone, where moves are planned only for a head that waits: those are the second table.
     for name in ("hierarchical", "hierarchical-jit"):
         churns = [churn_on_racks(name, domains) for domains in DOMAINS]
-        rates = rates_side_by_side(churns, ROUNDS, CHUNK)
+        rates = [rate.median for rate in rates_side_by_side(churns, ROUNDS, CHUNK)]
         calls = [churn.calls(COUNTED) for churn in churns]
         for domains, rate, called in zip(DOMAINS, rates, calls, strict=True):
             print(f"{name:18}{domains:>8,} racks: {rate:>9,.0f} events/s, {called:6.1f} calls an event", flush=True)
