@@ -20,7 +20,7 @@ from textwrap import wrap
 from compass_abs.model import ClusterState
 from compass_abs.queues.registry import make_queue
 from compass_abs.schedulers.base import Situation
-from compass_abs.schedulers.registry import make_scheduler, parse_choice
+from compass_abs.schedulers.registry import describe, make_scheduler, parse_choice
 from compass_abs.simulation import Summary, simulate
 from compass_abs.traces import DAY, Trace, cluster_size, day, read_trace, window
 from compass_abs.traces.synthesis import synthesize
@@ -66,10 +66,8 @@ CHOICES = (
     "random",
     "spread",
 )
-#: Tidying a cluster of hundreds of nodes after each of thousands of events takes an exact program each time: hours.
-TOO_SLOW_FOR_GFS = ("sif-opt-moves",)
 QUEUES = ("fifo", "sjf", "backfill", "backfill16", "gfs_artifact")
-QUEUED = (BOUND, "compass-abs", "compass-jit", "fft", "drr", "gfs")
+QUEUED = (BOUND, "compass-abs", "compass-jit", "fft", "drr", "gfs", "slurm")
 ETA = 0.9
 WIDTH = 118
 VENUS_DAYS, VENUS_SEED = 30, 1
@@ -175,6 +173,21 @@ def queues(trace: Trace, days: Sequence[int]) -> list[str]:
     return lines
 
 
+def parameters() -> list[str]:
+    """Every scheduler of the tables with the defaults of its parameters."""
+    lines = ["| scheduler | parameters |", "|---|---|"]
+    for name in dict.fromkeys(parse_choice(choice)[0] for choice in CHOICES):
+        known = [f"{each.name}={_default(each.default)}" for each in describe(name).parameters]
+        lines.append(f"| `{name}` | {', '.join(f'`{text}`' for text in known) or 'none'} |")
+    return lines
+
+
+def _default(value: object) -> str:
+    if value is None or value == "":
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def sizes(trace: Trace, days: Sequence[int]) -> str:
     """The range of N and of jobs."""
     nodes = [cluster_size(day(trace, number).jobs, ETA) for number in days]
@@ -233,18 +246,21 @@ def page() -> str:
         ]
     gfs = synthesize(workload("gfs"), HISTORY_DAYS + GFS_DAYS, GFS_SEED)
     days = list(gfs.days()[HISTORY_DAYS:])
-    rows = table(gfs, days, [choice for choice in CHOICES if choice not in TOO_SLOW_FOR_GFS])
-    left_out = ", ".join(f"`{choice}`" for choice in TOO_SLOW_FOR_GFS)
+    rows = table(gfs, days, CHOICES)
     lines += [
         "",
         f"## Synthetic GFS, {GFS_DAYS} days",
         f"Synthetic: `synthesize(workload('gfs'), {HISTORY_DAYS + GFS_DAYS}, {GFS_SEED})`, of which the first",
         f"{HISTORY_DAYS} days are history; {sizes(gfs, days)}.",
-        f"Left out: {left_out}, whose exact program after every event takes hours at this size.",
         "",
         *shown(rows),
         "",
         verdict(rows, "these synthetic GFS days"),
+        "",
+        "## Parameters",
+        "What a row doesn't name has its default; `compass schedulers` says what each means.",
+        "",
+        *parameters(),
     ]
     return "\n".join(lines) + "\n"
 
