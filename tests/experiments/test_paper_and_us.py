@@ -53,7 +53,7 @@ KNOWN = study_of(
         ({"measure": "band", "metric": "afr", "kind": "number", "over": ["day"]}, "0.0400 to 0.0800"),
         ({"measure": "band", "metric": "afr", "kind": "number", "over": []}, "0.0600"),
         ({"measure": "lowest", "metric": "agu", "kind": "number", "over": ["day"]}, "0.920"),
-        ({"measure": "spread", "metric": "afr", "kind": "number", "over": ["day"]}, "100.000% between the extremes"),
+        ({"measure": "spread", "metric": "afr", "kind": "number", "over": ["day"]}, "100.000 % between the extremes"),
         ({"measure": "field_band", "metric": "afr", "kind": "number"}, "0.0600 (FFT) to 0.300 (GFS (best fit))"),
         (
             {"measure": "field_band", "metric": "ajct", "kind": "seconds", "over": ["day"]},
@@ -63,9 +63,9 @@ KNOWN = study_of(
         ({"measure": "leads", "metrics": ["ajct", "afr", "agu"], "over": ["day"]}, "5 of 6"),
         ({"measure": "leads", "metrics": ["afr"], "over": ["day"], "without": ["fft"]}, "2 of 2"),
         ({"measure": "below_bound"}, "1 of 2"),
-        ({"measure": "pairs", "ranking": "top", "buckets": ["1.0"]}, "2 of 2 (100.0%)"),
-        ({"measure": "first", "ranking": "top", "metric": "afr"}, "50.0% of 2 (1 alone)"),
-        ({"measure": "first", "ranking": "top", "metric": "agu"}, "100.0% of 2 (2 alone)"),
+        ({"measure": "pairs", "ranking": "top", "buckets": ["1.0"]}, "2 of 2 (100.0 %)"),
+        ({"measure": "first", "ranking": "top", "metric": "afr"}, "50.0 % of 2 (1 alone)"),
+        ({"measure": "first", "ranking": "top", "metric": "agu"}, "100.0 % of 2 (2 alone)"),
     ],
 )
 def test_measure_of_known_runs_is_what_arithmetic_says(row: dict[str, Any], ours: str) -> None:
@@ -105,7 +105,7 @@ def test_bucket_of_table_3_shows_our_pairs_and_firsts_or_that_it_is_empty() -> N
     row = {"study": "s", "ranking": "top", "trace": "venus"}
     assert bucket_cells(row | {"bucket": "1.0"}, KNOWN, ["afr", "ajct"]) == (
         "2",
-        {"afr": "1 (50.0%)", "ajct": "2 (100.0%)"},
+        {"afr": "1 (50.0 %)", "ajct": "2 (100.0 %)"},
     )
     assert bucket_cells(row | {"bucket": "[0, 0.1)"}, KNOWN, ["afr"]) is None
 

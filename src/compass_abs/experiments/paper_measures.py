@@ -114,7 +114,7 @@ def _lowest(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, 
 
 def _spread(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
     values = _values(row, known, content)
-    return f"{max(values) / min(values) - 1:.3%} between the extremes"
+    return f"{_percent(max(values) / min(values) - 1, 3)} between the extremes"
 
 
 def _values(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> list[float]:
@@ -156,12 +156,12 @@ def _buckets(row: Row, known: "Mapping[str, StudyResult]") -> tuple[Sequence[Buc
 def _pairs(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
     rows, total = _buckets(row, known)
     count = sum(each.pairs for each in rows if each.bucket in row["buckets"])
-    return f"{count} of {total.pairs} ({count / total.pairs:.1%})"
+    return f"{count} of {total.pairs} ({_percent(count / total.pairs)})"
 
 
 def _first(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
     _, total = _buckets(row, known)
-    return f"{total.share(row['metric']):.1%} of {total.pairs} ({total.alone[row['metric']]} alone)"
+    return f"{_percent(total.share(row['metric']))} of {total.pairs} ({total.alone[row['metric']]} alone)"
 
 
 def _instance_share(row: Row, known: "Mapping[str, StudyResult]", content: Mapping[str, Any]) -> str:
@@ -174,7 +174,7 @@ def _instance_share(row: Row, known: "Mapping[str, StudyResult]", content: Mappi
         share = shares[SizeClass.FRIENDLY] + shares[SizeClass.UNFRIENDLY]
     else:
         share = shares[SizeClass(row["size"])]
-    return f"{share:.3f}" if row.get("kind") == "number" else f"{share * 100:.2f} %"
+    return f"{share:.3f}" if row.get("kind") == "number" else _percent(share, 2)
 
 
 def bucket_cells(
@@ -185,7 +185,7 @@ def bucket_cells(
     found = next((each for each in rows if each.bucket == row["bucket"]), None)
     if found is None:
         return None
-    return str(found.pairs), {metric: f"{found.first[metric]} ({found.share(metric):.1%})" for metric in metrics}
+    return str(found.pairs), {metric: f"{found.first[metric]} ({_percent(found.share(metric))})" for metric in metrics}
 
 
 def _signed(value: float, kind: str) -> str:
@@ -194,13 +194,18 @@ def _signed(value: float, kind: str) -> str:
     return f"{value:+,.0f} s" if abs(value) >= 10 else f"{value:+,.1f} s"
 
 
+def _percent(share: float, digits: int = 1) -> str:
+    """As the paper writes it, so that both stand side by side alike."""
+    return f"{share * 100:.{digits}f} %"
+
+
 def _number(value: float, kind: str) -> str:
     if value != value:
         return "–"
     if kind == "seconds":
         return f"{value:,.0f} s" if value >= 100 else f"{value:.2f} s"
     if kind == "share":
-        return f"{value:.1%}"
+        return _percent(value)
     if kind == "count":
         return f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) < 0.1 else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
