@@ -185,3 +185,11 @@ def test_page_of_a_study_shows_its_first_day_under_everybody(result: StudyResult
     for run in first:
         assert f"<td>{duration(run['ajct'])}</td>" in rows or f"<strong>{duration(run['ajct'])}</strong>" in rows
     assert "these jobs are synthetic" in page
+
+
+def test_page_of_a_study_says_nothing_of_workloads_that_it_does_not_show(tmp_path: Path) -> None:
+    shown = {"synth": "demo", "length": 1, "label": "shown"}
+    study = small_study(schedulers=["gfs"], workloads=[shown, {"synth": "venus", "label": "elsewhere"}])
+    page = write_page(study, tmp_path / "report.html").read_text()
+    assert "shown: these jobs are synthetic" in page
+    assert "elsewhere" not in page

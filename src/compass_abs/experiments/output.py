@@ -1,6 +1,6 @@
 """What a study leaves behind: runs in Parquet, tables in CSV and Markdown, figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from compass_abs.experiments.frames import runs_frame, table
 from compass_abs.experiments.markdown import frame_as_markdown, ranking_as_markdown
 from compass_abs.experiments.pictures import figure_data, window_figure
 from compass_abs.experiments.rankings import BucketRow, ranking
-from compass_abs.experiments.study import Study
+from compass_abs.experiments.study import Study, Workload
 from compass_abs.experiments.workloads import load_trace
 from compass_abs.reporting.figures import draw, save
 
@@ -75,7 +75,7 @@ def as_markdown(result: StudyResult) -> str:
         against = ", ".join(ranks.field) if ranks.field else "everybody"
         note = f"How often {ranks.subject} is first, against {against}. A tie for first counts for all who tie."
         parts += [f"## {ranks.title or ranks.name}", note, ranking_as_markdown(rows)]
-    notes = workload_notes(study)
+    notes = workload_notes(study.workloads)
     if notes:
         parts += ["## Before you believe a number", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(parts) + "\n"
@@ -96,10 +96,10 @@ def _settings(result: StudyResult) -> str:
     )
 
 
-def workload_notes(study: Study) -> list[str]:
+def workload_notes(workloads: Iterable[Workload]) -> list[str]:
     """What must be said of the jobs: synthetic ones, durations that were cut, rows that were left out."""
     notes = []
-    for workload in study.workloads:
+    for workload in workloads:
         trace = load_trace(workload)
         if trace.synthetic:
             notes.append(f"{workload.name}: these jobs are synthetic; no cluster ever ran them.")

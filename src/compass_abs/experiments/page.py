@@ -37,7 +37,7 @@ def write_page(study: Study, path: Path) -> Path:
             "a migration delays a job by": f"{first.cost:g} s",
         },
         dropped=[Dropped(reason, rows) for reason, rows in trace.dropped.items()],
-        notes=workload_notes(study),
+        notes=workload_notes([first.workload]),
         epoch=None if trace.origin is None else trace.origin.replace(tzinfo=UTC).timestamp(),
     )
     return write_report(comparison, path)
