@@ -14,6 +14,7 @@ from typing import ClassVar
 import pytest
 
 from compass_abs.engines.kubernetes.client import Client, Object
+from tests.engines.crash import crash
 
 SCRIPTS = Path(__file__).parents[2] / "deploy" / "test-clusters"
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
@@ -101,7 +102,7 @@ class KubernetesCluster:
 
     @staticmethod
     def _until(condition: Callable[[], object], otherwise: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, otherwise
             time.sleep(0.05)
@@ -124,7 +125,7 @@ class KubernetesCluster:
         if node in self.dead:
             self.dead.remove(node)
         client = self.client()
-        self._until(lambda: healthy(client.get(f"/api/v1/nodes/{node}")), f"{node} isn't back after 30 s")
+        self._until(lambda: healthy(client.get(f"/api/v1/nodes/{node}")), f"{node} isn't back after 60 s")
         client.close()
 
     def _tell(self, node: str, life: str) -> None:
@@ -140,7 +141,7 @@ class KubernetesCluster:
 
     def kill_daemon(self, daemon: str) -> None:
         """As a crash does."""
-        os.kill(self.pid(daemon), signal.SIGKILL)
+        crash(self.pid(daemon))
 
     def start_daemon(self, daemon: str) -> None:
         """Starts one again that was killed."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.crash import crash
+
 SCRIPTS = Path(__file__).parents[2] / "deploy" / "test-clusters"
 NEEDED = ("slurmctld", "slurmd", "munged", "sbatch")
 
@@ -56,7 +58,7 @@ class SlurmCluster:
 
     def kill_daemon(self, daemon: str) -> None:
         """As a crash does."""
-        os.kill(self.pid(daemon), signal.SIGKILL)
+        crash(self.pid(daemon))
 
     def steps(self, node: str) -> list[int]:
         """The slurmstepd processes of a node."""

@@ -14,7 +14,7 @@ from tests.engines.kubernetes_cluster import KubernetesCluster, healthy
 
 pytestmark = pytest.mark.engine
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 UNTIL_KILLED = "echo up; while :; do sleep 0.05; done"
 
 
