@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -224,4 +225,7 @@ def test_catalogue_downloads_land_where_the_reader_looks() -> None:
             assert entry.licence
         for download in entry.downloads:
             assert download.url.startswith("https://github.com/") or "githubusercontent.com/" in download.url
-            assert download.sha256 is None or len(bytes.fromhex(download.sha256)) == 32
+            if download.sha256 is not None:
+                assert len(bytes.fromhex(download.sha256)) == 32
+                # A branch moves on, and its files with it.
+                assert re.search(r"/raw/[0-9a-f]{40}/", download.url)

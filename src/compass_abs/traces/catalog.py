@@ -46,7 +46,10 @@ class Published:
 _HELIOS = "https://github.com/S-Lab-System-Group/HeliosData"
 _ACME = "https://github.com/InternLM/AcmeTrace"
 _PHILLY = "https://github.com/msr-fiddle/philly-traces"
-_ALIBABA_RAW = "https://github.com/alibaba/clusterdata/raw/7a6c496e4f4b6ce6150be8f881cb051bf2abff42"
+_ALIBABA_RAW = "https://github.com/alibaba/clusterdata/raw"
+#: The commits at which the files had the hashes below.
+_GFS_RAW = f"{_ALIBABA_RAW}/0d0f3f1efdbf1add6a7bcc63676eafbd1eb11f71/cluster-trace-v2026-spot-gpu"
+_OPENB_RAW = f"{_ALIBABA_RAW}/7a6c496e4f4b6ce6150be8f881cb051bf2abff42/cluster-trace-gpu-v2023/csv"
 _HELIOS_RAW = f"{_HELIOS}/raw/159f0caeec16600b9b6017862952a36aae01c43f/data"
 
 
@@ -99,12 +102,12 @@ PUBLISHED: tuple[Published, ...] = (
         homepage="https://github.com/alibaba/clusterdata/tree/master/cluster-trace-v2026-spot-gpu",
         downloads=(
             Download(
-                f"{_ALIBABA_RAW}/cluster-trace-v2026-spot-gpu/job_info_df.csv",
+                f"{_GFS_RAW}/job_info_df.csv",
                 "gfs/job_info_df.csv",
                 "113ccee4c28f5c3bbaaca974cd164b9280b7d4c39e53b745443b28eea05e03dd",
             ),
             Download(
-                f"{_ALIBABA_RAW}/cluster-trace-v2026-spot-gpu/node_info_df.csv",
+                f"{_GFS_RAW}/node_info_df.csv",
                 "gfs/node_info_df.csv",
                 "1aba161961a5a4a1a61aa581383c5e5abe3400b59f8597ba8c4eef7597bc9d18",
             ),
@@ -161,7 +164,7 @@ PUBLISHED: tuple[Published, ...] = (
         licence="none stated; published for research",
         homepage="https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023",
         downloads=tuple(
-            Download(f"{_ALIBABA_RAW}/cluster-trace-gpu-v2023/csv/{file}", f"openb/{file}", sha256)
+            Download(f"{_OPENB_RAW}/{file}", f"openb/{file}", sha256)
             for file, sha256 in (
                 (
                     "openb_pod_list_default.csv",
