@@ -194,5 +194,6 @@ def test_progress_is_reported_and_ends_at_the_number_of_jobs() -> None:
     jobs = [Job(f"j{i}", 1, 1, i, 1) for i in range(3000)]
     simulate(jobs, scheduler_on(1), progress=calls.append)
     assert calls == sorted(calls)
-    assert len(calls) == 3
+    # Not once a job, and often enough for a bar to appear while a slow scheduler is at its first hundred.
+    assert 6000 / 64 <= len(calls) <= 6000 / 16
     assert calls[-1] == 3000

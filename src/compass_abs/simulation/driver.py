@@ -20,8 +20,8 @@ from compass_abs.simulation.summary import Summary
 
 #: Seconds of work between two periodic checkpoints; what GFS's public artifact assumes.
 CHECKPOINT_PERIOD = 3600.0
-#: Events between two calls of a progress callback.
-PROGRESS_EVERY = 2048
+#: Events between two calls of a progress callback: few enough for schedulers that think for a tenth of a second.
+PROGRESS_EVERY = 64
 
 
 class StuckError(CompassError):
