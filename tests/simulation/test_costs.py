@@ -115,6 +115,20 @@ def test_strictly_vacated_gpus_are_shared_out_among_those_who_come() -> None:
     assert (ledger.records["c"].delay, ledger.records["b"].delay) == (6 * US, 11 * US)
 
 
+def test_strictly_a_restart_takes_no_checkpoint_and_nobody_waits_for_one() -> None:
+    scheduler = Scripted(ClusterState(2), before={"c": (("a", 0, 1), ("b", 0, 1))}, restarts="c")
+    ledger = run(scheduler, [A, B, C], StrictCost(checkpoint=3, restore=5), checkpoint_period=0.0)
+    assert {name: record.delay for name, record in ledger.records.items()} == {"a": 5 * US, "b": 5 * US, "c": 0}
+
+
+def test_strictly_a_restart_waits_for_gpus_that_another_vacates_by_checkpoint() -> None:
+    # d ends: a leaves node 0 by checkpoint, which takes until 13. c comes then, and b restarts where a was.
+    jobs = [Job("a", 1, 8, 0, 100), Job("b", 1, 8, 0, 100), Job("d", 1, 8, 0, 10), Job("c", 1, 8, 11, 100)]
+    scheduler = Scripted(ClusterState(3), before={"c": (("b", 0, 0),)}, after={"-d": (("a", 0, 2),)}, restarts="c")
+    ledger = run(scheduler, jobs, StrictCost(3, 5), checkpoint_period=0.0)
+    assert {name: ledger.records[name].delay for name in "abc"} == {"a": 8 * US, "b": (2 + 5) * US, "c": 0}
+
+
 def test_a_restart_loses_the_work_since_the_last_periodic_checkpoint() -> None:
     jobs = [A, Job("c", 1, 1, 47, 10)]
 

@@ -79,6 +79,28 @@ def test_averages_count_the_nodes_there_are_at_the_time() -> None:
     assert summary.nodes == 3
 
 
+def test_use_counts_the_nodes_that_are_cordoned_and_not_those_that_are_lost() -> None:
+    # Two full nodes of three, one of them cordoned from 10 on; the empty third is lost at 50 and stays so.
+    jobs = [Job("a", 1, 8, 0, 100), Job("b", 1, 8, 0, 100)]
+    changes = [NodeChange(10, "n0", NodeStatus.CORDONED), NodeChange(50, "n2", NodeStatus.LOST)]
+    summary = simulate(jobs, scheduler_on(3), node_changes=changes)
+    assert summary.utilisation == pytest.approx(1600 / (24 * 50 + 16 * 50))
+
+
+def test_fragmentation_costs_no_search_while_the_condition_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*_: object) -> int:
+        raise AssertionError("Φ* was searched for")
+
+    monkeypatch.setattr("compass_abs.simulation.meter.inherent", search)
+    ones = [Job(f"one{i}", 1, 1, 0, 1e6) for i in range(40)]
+    jobs = [*ones, *(Job(f"j{i}", 1, 1 + i % 8, 10.0 * i, 35.0) for i in range(400))]
+    summary = simulate(jobs, Restless(ClusterState(60), 1))
+    assert summary.wcc_coverage == 1
+    assert summary.max_n_sif > 1
+    with pytest.raises(AssertionError, match="searched for"):
+        simulate([Job("a", 1, 3, 0, 9), Job("b", 1, 3, 0, 9)], Scripted(ClusterState(2), nodes={"b": (1,)}))
+
+
 @settings(max_examples=60)
 @given(jobs=workloads(), seed=st.integers(0, 999))
 def test_metrics_equal_the_integrals_of_the_recorded_series(jobs: list[Job], seed: int) -> None:

@@ -64,7 +64,7 @@ class ReportRecorder(Observer):
 
     def passed(self, now: int, until: int, meter: Meter, busy: int, waiting: int) -> None:
         self._times.append(now / SECOND)
-        gpus = meter.nodes * self._state.capacity
+        gpus = meter.installed
         steps = self._steps
         steps["n_sif"].append(meter.avoidable)
         steps["utilisation"].append(busy / gpus if gpus else 0.0)

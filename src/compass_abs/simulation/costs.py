@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compass_abs.model import ClusterState, CompassError, Job, Migration
+from compass_abs.model import ClusterState, CompassError, Job, Migration, Mode
 from compass_abs.simulation.clock import SECOND, microseconds
 
 
@@ -84,8 +84,9 @@ class StrictCost(Cost):
     """Room is free only once the checkpoint of what held it has been taken.
 
     A moved gang stands still for its checkpoint, then until its new GPUs are clear, then for its restore. A gang that
-    starts on GPUs which are still being vacated waits for them, and no longer than for those it needs. `Job.pause`
-    overrides checkpoint + restore for that job, split in the same proportion.
+    starts on GPUs which are still being vacated waits for them, and no longer than for those it needs. A gang that is
+    moved by a restart takes no checkpoint: what it held is clear at once, and it stands still for its restore only.
+    `Job.pause` overrides checkpoint + restore for that job, split in the same proportion.
     """
 
     checkpoint: float = 3.0
@@ -119,6 +120,8 @@ class _StrictCharge(Charge):
 
     def vacate(self, now: int, moves: Sequence[Migration], state: ClusterState) -> None:
         for move in moves:
+            if move.mode is Mode.RESTART:
+                continue
             checkpoint, _ = self._cost.phases(state.gangs[move.instance.job_id].job)
             if checkpoint:
                 self._clearing.setdefault(move.source, []).append((now + checkpoint, move.gpus))
@@ -128,6 +131,8 @@ class _StrictCharge(Charge):
 
     def pause(self, now: int, job: Job, moves: Sequence[Migration], state: ClusterState) -> int:
         checkpoint, restore = self._cost.phases(job)
+        if any(move.mode is Mode.RESTART for move in moves):
+            checkpoint = 0
         ready = max([now + checkpoint, *(self._claim(now, move.target, move.gpus, state) for move in moves)])
         return ready - now + restore
 

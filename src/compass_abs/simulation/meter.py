@@ -2,7 +2,7 @@
 
 from compass_abs.fragmentation import inherent, slot_width
 from compass_abs.fragmentation.levels import fits_repacked
-from compass_abs.model import ClusterState, Job, Verdict
+from compass_abs.model import ClusterState, Job, NodeStatus, Verdict
 from compass_abs.simulation.clock import SECOND
 from compass_abs.simulation.job_record import JobRecord
 from compass_abs.simulation.quantiles import Quantiles
@@ -46,6 +46,7 @@ class Meter:
         "_wcc",
         "avoidable",
         "blocked",
+        "installed",
         "margin",
         "nodes",
         "partial",
@@ -58,6 +59,8 @@ class Meter:
         self._fillers = [(g, slot_width(g) - g) for g in range(2, state.capacity + 1) if slot_width(g) > g]
         self.nodes = state.available_nodes
         self._gpus = self.nodes * state.capacity
+        #: GPUs of all nodes but the lost ones: cordoned nodes get nothing new, but what they hold is in use.
+        self.installed = _installed(state)
         #: What the latest interval showed: partial nodes, N·SIF, and the margin of the composition condition.
         self.partial = self.avoidable = self.margin = 0
         #: Why the head waited during it; None when nobody did.
@@ -97,7 +100,7 @@ class Meter:
             self._max_avoidable = avoidable
         self._total += span
         self._busy_area += span * busy
-        self._available += span * self._gpus
+        self._available += span * self.installed
         if margin >= 0:
             self._wcc += span
         if head is None:
@@ -127,6 +130,7 @@ class Meter:
         self._settle()
         self.nodes = self._state.available_nodes
         self._gpus = self.nodes * self._capacity
+        self.installed = _installed(self._state)
 
     def _settle(self) -> None:
         if self.nodes:
@@ -213,3 +217,7 @@ class Meter:
     def delivered(self) -> int:
         """GPU-microseconds of the jobs that have finished."""
         return self._delivered
+
+
+def _installed(state: ClusterState) -> int:
+    return state.capacity * sum(node.status is not NodeStatus.LOST for node in state.nodes)

@@ -32,7 +32,7 @@ class Summary:
     afr: float | None
     #: Average GPU utilisation over the time in which somebody waits; None where nobody ever does.
     agu: float | None
-    #: GPUs held over GPUs there were, over the whole horizon.
+    #: GPUs held over GPUs there were (on nodes that were not lost), over the whole horizon.
     utilisation: float
     #: How long somebody waited (|T_peak|).
     peak_seconds: float
