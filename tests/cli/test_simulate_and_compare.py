@@ -84,6 +84,21 @@ def test_compare_sets_schedulers_side_by_side(monkeypatch, capsys, trace, tmp_pa
     assert compass(monkeypatch, *arguments, "--force") == 0
 
 
+def test_compare_keeps_events_only_where_they_are_drawn(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    class Kept:
+        def __init__(self, state: object) -> None:
+            raise AssertionError("events were kept")
+
+    arguments = ("compare", trace, "--nodes", 10, "--schedulers", "gfs,fgd")
+    assert compass(monkeypatch, *arguments, "--html", tmp_path / "r.html", "--json") == 0
+    drawn = capsys.readouterr().out
+    monkeypatch.setattr("compass_abs.reporting.recorder.ReportRecorder", Kept)
+    assert compass(monkeypatch, *arguments, "--json") == 0
+    assert capsys.readouterr().out == drawn
+    with pytest.raises(AssertionError, match="events were kept"):
+        compass(monkeypatch, *arguments, "--html", tmp_path / "again.html")
+
+
 def test_compare_as_json_has_ratios_to_the_bound(monkeypatch, capsys, trace) -> None:  # type: ignore[no-untyped-def]
     assert compass(monkeypatch, "compare", trace, "--nodes", 10, "--schedulers", "gfs,fgd", "--json") == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
@@ -103,7 +118,13 @@ def test_demo_compares_on_the_bundled_sample(monkeypatch, capsys, tmp_path) -> N
     shown = capsys.readouterr().out
     assert "COMPASS-ABS" in shown
     assert "synthetic" in shown
-    assert (tmp_path / "demo" / "report.html").stat().st_size > 50_000
+    report = tmp_path / "demo" / "report.html"
+    assert report.stat().st_size > 50_000
+    assert compass(monkeypatch, "demo", "--out", tmp_path / "demo", "--quiet") == 0
+    report.write_text("<html>mine</html>")
+    assert compass(monkeypatch, "demo", "--out", tmp_path / "demo", "--quiet") == 2
+    assert "report.html isn't replaced" in capsys.readouterr().err
+    assert report.read_text() == "<html>mine</html>"
 
 
 @pytest.mark.parametrize(
@@ -250,3 +271,13 @@ def test_simulate_where_nobody_waits_shows_no_averages_over_waiting(monkeypatch,
     assert line.split()[-3:] == ["–", "nobody", "waits"]
     assert compass(monkeypatch, "compare", trace, "--nodes", 500, "--schedulers", "gfs,fgd") == 0
     assert "–" in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("FGD"))
+
+
+def test_jobs_of_several_pools_on_one_cluster_are_said_to_be(monkeypatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "pools.csv"
+    path.write_text(PLAIN.replace("gpus", "gpus,pool") + "a,0,10,1,8,a100\nb,0,10,1,8,h100\n")
+    assert compass(monkeypatch, "simulate", path) == 0
+    assert "note: jobs of 2 pools (a100, h100) are replayed on one cluster" in capsys.readouterr().out
+    path.write_text(PLAIN.replace("gpus", "gpus,pool") + "a,0,10,1,8,a100\nb,0,10,1,8,\n")
+    assert compass(monkeypatch, "simulate", path) == 0
+    assert "note: " not in capsys.readouterr().out

@@ -87,11 +87,11 @@ def compare(
         for choice in choices
     }
     if out is None:
-        views = _run(workload, setups, None, check, quiet or as_json)
+        views = _run(workload, setups, None, check, quiet or as_json, html is not None)
         comparison = _comparison(workload, setups, views)
     else:
         with whole_directory(out) as building:
-            views = _run(workload, setups, building, check, quiet or as_json)
+            views = _run(workload, setups, building, check, quiet or as_json, True)
             comparison = _comparison(workload, setups, views)
             (building / COMPARISON).write_text(json.dumps(_as_json(workload, setups, views), indent=2) + "\n", "utf-8")
             _write_report(comparison, building / REPORT, quiet or as_json)
@@ -118,6 +118,12 @@ def _check_report(path: Path, force: bool) -> None:
     check_writable(path)
 
 
+def _is_report(path: Path) -> bool:
+    """Whether this program wrote the file."""
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="compass-abs' in file.read(4096)
+
+
 def _remove_runs_not_in(building: Path, out: Path) -> None:
     """Runs of an earlier comparison that the new one hasn't: side by side they would be taken for one comparison."""
     from compass_abs.simulation.results import CONFIG, SUMMARY
@@ -134,6 +140,8 @@ def demo(
 ) -> None:
     """Compare schedulers on the bundled sample, in under a minute: a table here and a report to open."""
     report = out / REPORT
+    if report.is_file() and not _is_report(report):
+        raise options.OptionError(f"{report} isn't replaced: it is no report of this program; choose another --out")
     _check_report(report, force=True)
     workload = options.load_workload(SAMPLE, None, False, False, 0, None, None)
     common: dict[str, Any] = {
@@ -141,7 +149,7 @@ def demo(
         "restore": None, "checkpoint_period": 3600.0, "node_events": None,
     }  # fmt: skip
     setups = {choice.text: options.make_setup(workload, choice.scheduler, {}, **common) for choice in _choices(FIELD)}
-    views = _run(workload, setups, None, False, quiet)
+    views = _run(workload, setups, None, False, quiet, True)
     comparison = _comparison(workload, setups, views)
     _write_report(comparison, report, quiet)
     print_comparison(comparison)
@@ -183,14 +191,15 @@ def _choices(text: str) -> list[_Choice]:
 
 
 def _run(
-    workload: "Workload", setups: "dict[str, Setup]", out: Path | None, check: bool, quiet: bool
+    workload: "Workload", setups: "dict[str, Setup]", out: Path | None, check: bool, quiet: bool, drawn: bool
 ) -> "list[RunView]":
-    """Every setup, and the bound before them."""
+    """Every setup, and the bound before them; what happened is kept only where it is to be drawn."""
     from compass_abs.cli.progress import progress_bar, saving_bar
     from compass_abs.model import ClusterState
+    from compass_abs.reporting import RunView
     from compass_abs.reporting.recorder import ReportRecorder
     from compass_abs.reporting.run_directories import folder_of
-    from compass_abs.simulation import Checks, Existing, record
+    from compass_abs.simulation import Checks, Existing, record, replay
 
     checks = Checks.EVERY_EVENT if check else Checks.NEVER
     first = next(iter(setups.values()))
@@ -205,10 +214,10 @@ def _run(
 
         with progress_bar(title, len(workload.jobs), quiet) as progress:
             if out is None:
-                simulation = setup.simulation(
-                    workload.jobs, history=workload.history, observe=observe, checks=checks, progress=progress
-                )
-                summary = simulation.run()
+                summary = replay(
+                    workload.jobs, setup, history=workload.history, observe=observe if drawn else None,
+                    checks=checks, progress=progress,
+                )  # fmt: skip
             else:
                 result = record(
                     workload.jobs, setup, history=workload.history, about=workload.about, observe=observe,
@@ -218,7 +227,10 @@ def _run(
                     result.save(out / folder_of(title), Existing.REPLACE, written)
                 summary = result.summary
         shown = {name: str(value) for name, value in setup.parameters.items()}
-        views.append(watching[0].run_view(title, summary, shown))
+        if drawn:
+            views.append(watching[0].run_view(title, summary, shown))
+        else:
+            views.append(RunView(title, summary.measured(), settings=shown))
     return views
 
 

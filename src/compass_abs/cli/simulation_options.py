@@ -200,7 +200,7 @@ def load_topology(name: str | None) -> "Topology | None":
 
 def caveats(workload: "Workload") -> list[str]:
     """What a reader of any result on this workload must be told."""
-    found = [*workload.trace.notes]
+    found = list(workload.about["notes"])
     if workload.trace.synthetic and not any("synthetic" in note.lower() for note in found):
         found.insert(0, "synthetic jobs, not a recorded trace")
     dropped = workload.trace.dropped

@@ -74,5 +74,14 @@ def _about(trace: Trace, part: Mapping[str, Any]) -> dict[str, Any]:
         **part,
         "jobs": len(trace.jobs),
         "dropped": dict(trace.dropped),
-        "notes": list(trace.notes),
+        "notes": [*trace.notes, *_pools(trace)],
     }
+
+
+def _pools(trace: Trace) -> list[str]:
+    """That jobs which name several pools share one cluster here."""
+    pools = list(dict.fromkeys(job.pool for job in trace.jobs if job.pool))
+    if len(pools) < 2:
+        return []
+    shown = ", ".join(pools[:4]) + (", ..." if len(pools) > 4 else "")
+    return [f"jobs of {len(pools)} pools ({shown}) are replayed on one cluster; to give each its own, split the trace"]
