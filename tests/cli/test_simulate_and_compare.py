@@ -64,7 +64,21 @@ def test_simulate_replays_node_events(monkeypatch, capsys, trace, tmp_path) -> N
     assert compass(monkeypatch, "simulate", trace, "--nodes", 10, "--node-events", events, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["summary"]["requeues"] > 0
-    assert found["ratio_to_bound"] == {}
+    assert found["ratio_to_bound"]["ajct"] > 1
+    arguments = ("simulate", trace, "--nodes", 10, "--node-events", events, "--queue", "sjf", "--json")
+    assert compass(monkeypatch, *arguments) == 0
+    assert json.loads(capsys.readouterr().out)["ratio_to_bound"] == {}
+
+
+def test_compare_draws_nodes_that_join(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    events = tmp_path / "nodes.csv"
+    events.write_text("time,node,status\n100,n1,lost\n150,extra,up\n200,n1,up\n")
+    arguments = ("compare", trace, "--nodes", 10, "--node-events", events, "--schedulers", "gfs,compass-abs")
+    assert compass(monkeypatch, *arguments, "--html", tmp_path / "r.html", "--json") == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert list(runs) == ["bound", "gfs", "compass-abs"]
+    assert runs["gfs"]["ajct_ratio"] > 1
+    assert "11 nodes" in (tmp_path / "r.html").read_text()
 
 
 def test_compare_sets_schedulers_side_by_side(monkeypatch, capsys, trace, tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -83,6 +83,21 @@ def test_lost_node_is_recorded_and_its_gangs_start_again() -> None:
     assert len(starts) > len(JOBS)
 
 
+def test_node_that_joins_is_drawn_from_then_on(tmp_path: Path) -> None:
+    changes = (NodeChange(20_000.0, "n0", NodeStatus.CORDONED), NodeChange(30_000.0, "extra", NodeStatus.UP))
+    run, result = run_of("gfs", node_changes=changes)
+    assert [event for event in run.events if isinstance(event, NodeChanged)] == [
+        NodeChanged(run.events[1].time, NODES, 0), NodeChanged(20_000.0, 0, 0), NodeChanged(30_000.0, NODES, 1),
+    ]  # fmt: skip
+    assert max(run.series["utilisation"].values) <= 1
+    result.save(tmp_path / "gfs")  # type: ignore[attr-defined]
+    read = comparison_of([tmp_path])
+    assert read.nodes == NODES + 1
+    assert read.runs[0].events == run.events
+    assert read.runs[0].series == run.series
+    assert "<html" in render_report(read)
+
+
 def test_run_directories_give_the_same_report_as_watching(tmp_path: Path) -> None:
     watched = []
     for name in ("gfs", "compass-jit"):

@@ -3,11 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compass_abs.model import ClusterState, Job
+from compass_abs.model import ClusterState, Job, NodeStatus
 from compass_abs.schedulers.best_fit import BestFit
 from compass_abs.schedulers.sif_opt import FluidOracle
-from compass_abs.simulation import Checks, Setup, Simulation, bound, ratios, replay
+from compass_abs.simulation import Checks, NodeChange, Setup, Simulation, bound, has_bound, ratios, replay
+from compass_abs.topology import find_topology
 from tests.simulation.doubles import Ledger, Restless, workloads
+from tests.simulation.test_conservation import outages
 
 
 @settings(max_examples=100)
@@ -21,6 +23,33 @@ def test_no_scheduler_starts_any_job_before_the_bound_does(jobs: list[Job], seed
         Simulation(jobs, scheduler, observer=ledger).run()
         for job_id, record in ledger.records.items():
             assert limit.records[job_id].first_start <= record.first_start
+
+
+@settings(max_examples=100)
+@given(jobs=workloads(most=30, nodes=3), changes=outages(nodes=3), seed=st.integers(0, 99))
+def test_no_scheduler_is_sooner_than_the_bound_where_nodes_fail(
+    jobs: list[Job], changes: list[NodeChange], seed: int
+) -> None:
+    jobs = [job for job in jobs if -(-job.instances // (8 // job.gpus)) <= 3]
+    changes = [*changes, NodeChange(30, "n3", NodeStatus.UP)]
+    limit = Ledger()
+    oracle = FluidOracle(ClusterState(3))
+    Simulation(jobs, oracle, node_changes=changes, observer=limit, checks=Checks.EVERY_EVENT).run()
+    for scheduler in (BestFit(ClusterState(3)), Restless(ClusterState(3), seed)):
+        ledger = Ledger()
+        Simulation(jobs, scheduler, node_changes=changes, observer=ledger).run()
+        for job_id, record in ledger.records.items():
+            assert limit.records[job_id].first_start <= record.first_start
+            assert limit.finished_at[job_id] <= ledger.finished_at[job_id]
+
+
+def test_there_is_a_bound_with_node_events_under_fifo_alone() -> None:
+    changes = (NodeChange(5, "n0", NodeStatus.LOST),)
+    assert has_bound(Setup("gfs", 2, queue="sjf"))
+    assert has_bound(Setup("gfs", 2, node_changes=changes))
+    assert not has_bound(Setup("gfs", 2, queue="sjf", node_changes=changes))
+    assert not has_bound(Setup("mcg", 2, node_changes=changes))
+    assert not has_bound(Setup("hierarchical", 18, 4, topology=find_topology("nvl72"), node_changes=changes))
 
 
 def test_the_bound_starts_a_job_as_soon_as_a_packing_exists() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from compass_abs.model import ClusterState, CompassError, Job, NodeStatus
 from compass_abs.schedulers.sif_opt import FluidOracle
-from compass_abs.simulation import NodeChange, PaperCost, Simulation, StuckError, read_node_changes, simulate
+from compass_abs.simulation import Checks, NodeChange, PaperCost, Simulation, StuckError, read_node_changes
 from tests.simulation.doubles import Ledger, Scripted, scheduler_on
 
 US = 1_000_000
@@ -101,9 +101,20 @@ def test_an_unknown_node_is_named() -> None:
         run([Job("a", 1, 8, 0, 50)], [NodeChange(20, "x", LOST)])
 
 
-def test_the_oracle_refuses_node_events() -> None:
-    with pytest.raises(CompassError, match="leave node events out"):
-        simulate([Job("a", 1, 8, 0, 5)], FluidOracle(ClusterState(2)), node_changes=[NodeChange(2, "n0", LOST)])
+def test_the_oracle_loses_the_gpus_of_a_node_and_no_gang() -> None:
+    # c fits beside a and b when n1 is back; a and b go on all the while.
+    jobs = [Job("a", 1, 8, 0, 100), Job("b", 1, 4, 0, 100), Job("c", 1, 4, 30, 10)]
+    ledger = Ledger()
+    changes = [NodeChange(20, "n1", LOST), NodeChange(25, "n0", CORDONED), NodeChange(60, "n1", UP)]
+    simulation = Simulation(
+        jobs, FluidOracle(ClusterState(2)), node_changes=changes, observer=ledger, checks=Checks.EVERY_EVENT
+    )
+    summary = simulation.run()
+    assert ledger.finished_at == {"a": 100 * US, "b": 100 * US, "c": 70 * US}
+    # c waited while one node was all there was, and somebody held more than it.
+    assert (summary.agu, summary.peak_seconds) == (1, 30)
+    assert summary.utilisation == pytest.approx(1240 / (16 * 20 + 8 * 40 + 16 * 40))
+    assert summary.requeues == 0
 
 
 def test_node_changes_are_read_from_a_file(tmp_path: Path) -> None:

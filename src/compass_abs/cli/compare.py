@@ -199,11 +199,11 @@ def _run(
     from compass_abs.reporting import RunView
     from compass_abs.reporting.recorder import ReportRecorder
     from compass_abs.reporting.run_directories import folder_of
-    from compass_abs.simulation import Checks, Existing, record, replay
+    from compass_abs.simulation import Checks, Existing, has_bound, record, replay
 
     checks = Checks.EVERY_EVENT if check else Checks.NEVER
-    first = next(iter(setups.values()))
-    titled = setups if first.node_changes else {"bound": first.bound()} | setups
+    bounded = next(filter(has_bound, setups.values()), None)
+    titled = setups if bounded is None else {"bound": bounded.bound()} | setups
     views = []
     for title, setup in titled.items():
         watching: list[ReportRecorder] = []
@@ -238,12 +238,13 @@ def _comparison(workload: "Workload", setups: "dict[str, Setup]", views: "list[R
     from datetime import UTC
 
     from compass_abs.reporting import Comparison, Dropped, JobView, settings_shown
+    from compass_abs.reporting.comparison import node_count
 
     trace, setup = workload.trace, next(iter(setups.values()))
     return Comparison(
         title=trace.name,
         jobs=[JobView(job.id, job.instances, job.gpus, job.submitted) for job in map(setup.held, workload.jobs)],
-        nodes=setup.nodes,
+        nodes=node_count(setup.nodes, views),
         runs=views,
         capacity=setup.capacity,
         rack=1 if setup.topology is None else setup.topology.levels[0].usable,

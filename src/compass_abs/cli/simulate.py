@@ -51,7 +51,7 @@ def simulate(
     """Replay a trace under one scheduler and print the paper's metrics, and what people ask besides."""
     from compass_abs.cli.progress import progress_bar, saving_bar
     from compass_abs.schedulers.registry import parse_choice
-    from compass_abs.simulation import Checks, Existing, LevelMeter, bound, ratios, record, replay
+    from compass_abs.simulation import Checks, Existing, LevelMeter, bound, has_bound, ratios, record, replay
     from compass_abs.simulation.results import check_target
     from compass_abs.simulation.setup import DOMAIN_BOUND
 
@@ -94,7 +94,7 @@ def simulate(
         with saving_bar(result, name, quiet or as_json) as progress:
             result.save(out, existing, progress)
     over: dict[str, float] = {}
-    if not setup.node_changes:
+    if has_bound(setup):
         with progress_bar("bound", len(workload.jobs), quiet or as_json) as progress:
             over = dict(ratios(summary, bound(workload.jobs, setup, progress=progress)))
     if as_json:

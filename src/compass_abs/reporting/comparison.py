@@ -56,6 +56,12 @@ class NodeChanged(NamedTuple):
 ClusterEvent = Started | Ended | Moved | NodeChanged
 
 
+def with_absences(events: Sequence[ClusterEvent], nodes: int) -> Sequence[ClusterEvent]:
+    """The events, preceded by that whatever joins the first `nodes` nodes isn't there from the start."""
+    joined = dict.fromkeys(event.node for event in events if isinstance(event, NodeChanged) and event.node >= nodes)
+    return [*(NodeChanged(events[0].time, node, 0) for node in joined), *events]
+
+
 class StepSeries(NamedTuple):
     """A quantity that keeps `values[i]` from `times[i]` until `times[i + 1]`."""
 
@@ -137,3 +143,9 @@ class Comparison:
                 if series.times:
                     times += (series.times[0], series.times[-1])
         return (min(times), max(times)) if times else (0.0, 0.0)
+
+
+def node_count(nodes: int, runs: Sequence[RunView]) -> int:
+    """The nodes that are drawn: those of the start, and those that join later."""
+    changes = (event for run in runs for event in run.events if isinstance(event, NodeChanged))
+    return max(nodes, *(change.node + 1 for change in changes), 0)

@@ -12,6 +12,7 @@ from compass_abs.reporting.comparison import (
     RunView,
     Started,
     StepSeries,
+    with_absences,
 )
 from compass_abs.simulation.clock import SECOND
 from compass_abs.simulation.job_record import JobRecord
@@ -27,6 +28,7 @@ class ReportRecorder(Observer):
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
+        self._nodes = len(state.nodes)
         self._number: dict[str, int] = {}
         self._events: list[ClusterEvent] = []
         self._times: list[float] = []
@@ -67,7 +69,7 @@ class ReportRecorder(Observer):
         gpus = meter.installed
         steps = self._steps
         steps["n_sif"].append(meter.avoidable)
-        steps["utilisation"].append(busy / gpus if gpus else 0.0)
+        steps["utilisation"].append(min(1.0, busy / gpus) if gpus else 0.0)
         steps["empty_nodes"].append(self._state.empty_nodes)
         steps["queue"].append(waiting)
 
@@ -76,5 +78,5 @@ class ReportRecorder(Observer):
     ) -> RunView:
         """What was seen, with the metrics that came out."""
         series = {key: StepSeries(self._times, values) for key, values in self._steps.items()}
-        events = self._events if self._placed else []
+        events = with_absences(self._events, self._nodes) if self._placed else []
         return RunView(scheduler, summary.measured(), series, events, settings or {}, label)

@@ -18,6 +18,8 @@ from compass_abs.reporting.comparison import (
     RunView,
     Started,
     StepSeries,
+    node_count,
+    with_absences,
 )
 from compass_abs.reporting.settings import settings_shown
 from compass_abs.simulation import Result
@@ -42,11 +44,12 @@ def comparison_of(directories: Sequence[Path], title: str = "") -> Comparison:
     trace, setup = dict(first.config["trace"]), first.config["setup"]
     number = {job.id: j for j, job in enumerate(jobs)}
     names = [directory.name for directory, _ in results]
+    runs = [_run(name, result, number) for name, (_, result) in zip(names, results, strict=True)]
     return Comparison(
         title=title or str(trace.get("name", "Comparison")),
         jobs=jobs,
-        nodes=_node_count(results),
-        runs=[_run(name, result, number) for name, (_, result) in zip(names, results, strict=True)],
+        nodes=node_count(setup["nodes"], runs),
+        runs=runs,
         capacity=setup["capacity"],
         subtitle=str(trace.get("date", "")),
         settings=settings_shown(setup, trace),
@@ -90,15 +93,6 @@ def _jobs(result: Result) -> list[JobView]:
     ]
 
 
-def _node_count(results: Sequence[tuple[Path, Result]]) -> int:
-    """Nodes of the cluster, those that joined later included."""
-    most = 0
-    for _, result in results:
-        joined = [max(nodes) for nodes in result.events["nodes"].drop_nulls() if len(nodes)]
-        most = max(most, result.config["setup"]["nodes"], *(node + 1 for node in joined), 0)
-    return most
-
-
 def _run(name: str, result: Result, number: dict[str, int]) -> RunView:
     setup = result.config["setup"]
     scheduler = str(setup["scheduler"])
@@ -108,17 +102,17 @@ def _run(name: str, result: Result, number: dict[str, int]) -> RunView:
     return RunView(
         scheduler,
         result.summary.measured(),
-        _series(result.timeseries, int(setup["capacity"])),
-        _events(result.events, number),
+        _series(result.timeseries),
+        with_absences(_events(result.events, number), setup["nodes"]),
         {key: str(value) for key, value in setup["parameters"].items()},
         label=known if name in (folder_of(scheduler), "bound") else f"{known} ({name})",
     )
 
 
-def _series(table: "polars.DataFrame", capacity: int) -> dict[str, StepSeries]:
+def _series(table: "polars.DataFrame") -> dict[str, StepSeries]:
     times = [time / SECOND for time in table["time_us"]]
-    gpus = [nodes * capacity for nodes in table["nodes"]]
-    busy = [used / total if total else 0.0 for used, total in zip(table["busy_gpus"], gpus, strict=True)]
+    pairs = zip(table["busy_gpus"], table["installed_gpus"], strict=True)
+    busy = [min(1.0, used / total) if total else 0.0 for used, total in pairs]
     columns: dict[str, Any] = {
         "n_sif": table["n_sif"].to_list(),
         "utilisation": busy,

@@ -6,7 +6,6 @@ from typing import ClassVar
 from compass_abs.fragmentation import inherent, minimum_used
 from compass_abs.model import (
     ClusterState,
-    CompassError,
     Decision,
     Gang,
     InvariantError,
@@ -18,7 +17,11 @@ from compass_abs.schedulers.base import Scheduler, Situation
 
 
 class FluidState(ClusterState):
-    """A cluster whose running instances are always packed as well as any packing could be: only counts matter."""
+    """A cluster whose running instances are always packed as well as any packing could be: only counts matter.
+
+    Nobody is on any node in particular. A lost node takes its GPUs along and no gang, so that more may run for a while
+    than the others hold; a node that is cordoned or drained stays. Both flatter the oracle: it remains a bound.
+    """
 
     __slots__ = ()
 
@@ -35,13 +38,13 @@ class FluidState(ClusterState):
     @property
     def empty_nodes(self) -> int:
         """Nodes that the tightest packing leaves empty."""
-        return self.available_nodes - self.used_nodes
+        return max(0, self.available_nodes - self.used_nodes)
 
     def holds(self, job: Job) -> bool:
         """Whether some packing of what runs and this job fits the nodes."""
         demand = self.demand.copy()
         demand[job.gpus] += job.instances
-        return minimum_used(demand, self.capacity) <= len(self.nodes)
+        return minimum_used(demand, self.capacity) <= self.available_nodes
 
     def place(self, job: Job, nodes: Sequence[int]) -> None:
         """Starts a gang, nowhere in particular."""
@@ -60,8 +63,17 @@ class FluidState(ClusterState):
         return gang
 
     def set_status(self, name: str, status: NodeStatus) -> tuple[Job, ...]:
-        """Refused: nobody is on any node in particular, so losing one has no meaning."""
-        raise CompassError(f"node {name!r} can't become {status}: the oracle places nothing; leave node events out")
+        """Loses a node's GPUs, or gets them back; says that no gang went with them."""
+        node = self.node(name)
+        was_there, is_there = node.status is not NodeStatus.LOST, status is not NodeStatus.LOST
+        node.status = status
+        if was_there and not is_there:
+            self.free_gpus -= self.capacity
+            self.by_free[self.capacity].remove(node.index)
+        elif is_there and not was_there:
+            self.free_gpus += self.capacity
+            self.by_free[self.capacity].add(node.index)
+        return ()
 
 
 class FluidOracle(Scheduler):
@@ -93,5 +105,6 @@ class FluidOracle(Scheduler):
         """Raises unless a packing exists and GPUs are conserved."""
         state = self.state
         used = sum(gpus * count for gpus, count in enumerate(state.demand))
-        if state.used_nodes > len(state.nodes) or used + state.free_gpus != len(state.nodes) * state.capacity:
-            raise InvariantError(f"{state.demand} with {state.free_gpus} free on {len(state.nodes)} nodes")
+        # Nodes that have been lost since count where a packing is meant.
+        if state.used_nodes > len(state.nodes) or used + state.free_gpus != state.available_nodes * state.capacity:
+            raise InvariantError(f"{state.demand} with {state.free_gpus} free on {state.available_nodes} nodes")

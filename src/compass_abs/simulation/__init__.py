@@ -1,6 +1,6 @@
 """Traces replayed event by event, with the paper's metrics."""
 
-from compass_abs.simulation.bound import bound, ratios
+from compass_abs.simulation.bound import bound, has_bound, ratios
 from compass_abs.simulation.costs import Cost, PaperCost, StrictCost, make_cost
 from compass_abs.simulation.driver import CHECKPOINT_PERIOD, Checks, Simulation, StuckError, simulate
 from compass_abs.simulation.level_meter import LevelMeter, LevelSummary
@@ -31,6 +31,7 @@ __all__ = [
     "StuckError",
     "Summary",
     "bound",
+    "has_bound",
     "make_cost",
     "ratios",
     "read_node_changes",

@@ -108,7 +108,8 @@ class Meter:
         else:
             self._peak += span
             self._sif_area += span * avoidable
-            self._used_area += span * (self._gpus - free)
+            # The bound keeps gangs whose GPUs were lost: fewer than none are free then.
+            self._used_area += span * (self._gpus - free if free > 0 else self._gpus)
             if held:
                 self.blocked = Verdict.POLICY
                 self._blocked_policy += span
@@ -190,7 +191,7 @@ class Meter:
             delay_mean=self._delay / finished / SECOND if finished else 0.0,
             afr=self._afr / peak if peak else None,
             agu=self._agu / peak if peak else None,
-            utilisation=self._busy_area / self._available if self._available else 0.0,
+            utilisation=min(1.0, self._busy_area / self._available) if self._available else 0.0,
             peak_seconds=peak / SECOND,
             makespan=(self._last - self._first) / SECOND if finished else 0.0,
             blocked_fragmentation=self._blocked_fragmentation / SECOND,

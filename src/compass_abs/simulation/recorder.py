@@ -20,8 +20,8 @@ EVENT_COLUMNS = (
     "time_us", "event", "job", "instances", "gpus", "nodes", "instance", "source", "target", "cause", "mode", "span_us",
 )  # fmt: skip
 SERIES_COLUMNS = (
-    "time_us", "used_gpus", "busy_gpus", "nodes", "partial_nodes", "n_sif", "empty_nodes", "waiting", "running",
-    "wcc_margin", "blocked",
+    "time_us", "used_gpus", "busy_gpus", "installed_gpus", "nodes", "partial_nodes", "n_sif", "empty_nodes", "waiting",
+    "running", "wcc_margin", "blocked",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class Recorder(Observer):
         state = self._state
         used = meter.nodes * state.capacity - state.free_gpus
         self._series.append(
-            (now, used, busy, meter.nodes, meter.partial, meter.avoidable, state.empty_nodes, waiting,
+            (now, used, busy, meter.installed, meter.nodes, meter.partial, meter.avoidable, state.empty_nodes, waiting,
              len(state.gangs), meter.margin, None if meter.blocked is None else str(meter.blocked))
         )  # fmt: skip
 
@@ -115,7 +115,7 @@ class Recorder(Observer):
         """A row for each span of time in which nothing changed, with its beginning."""
         import polars as pl
 
-        types = [pl.Int64, *[pl.Int32] * 9, pl.String]
+        types = [pl.Int64, *[pl.Int32] * 10, pl.String]
         return _frame(self._series, SERIES_COLUMNS, types)
 
 

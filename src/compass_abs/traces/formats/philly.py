@@ -107,7 +107,10 @@ def _typed(value: Any, wanted: type, key: str, expected: str) -> Any:
 def _records(stream: TextIO, path: Path) -> Iterator[object]:
     """The elements of a JSON array, one after the other."""
     decoder = json.JSONDecoder()
-    text, number = stream.read(_CHUNK).lstrip().removeprefix("["), 0
+    text, number = stream.read(_CHUNK).lstrip(), 0
+    if not text:
+        raise TraceError(f"{path}: the file is empty; expected a JSON list of jobs")
+    text = text.removeprefix("[")
     at, ended = 0, not text
     while True:
         at = _end_of_separators(text, at)
