@@ -252,6 +252,7 @@ def test_rows_out_of_order_are_refused_or_sorted(monkeypatch, capsys, tmp_path) 
     assert found["summary"]["finished"] == 2
     assert found["setup"]["capacity"] == 4
     assert any("1 row was out of order" in note for note in found["trace"]["notes"])
+    assert found["trace"]["reading"] == {"any_order": True, "capacity": 4}
 
 
 def test_a_full_disk_is_one_plain_line(monkeypatch, capsys, trace) -> None:  # type: ignore[no-untyped-def]

@@ -42,6 +42,7 @@ def test_venus_day_92_is_17_june_with_the_shares_of_table_2(venus: Trace) -> Non
 def test_venus_file_loses_no_job(venus: Trace) -> None:
     assert len(venus.jobs) == 99_707
     assert venus.dropped == {}
+    assert sum(job.instances > 1 and job.gpus < 8 for job in venus.jobs) == 8
     assert sum(len(day(venus, n).jobs) for n in venus.days()) == 99_707
 
 

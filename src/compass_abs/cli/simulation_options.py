@@ -1,5 +1,6 @@
 """Options that `simulate`, `compare` and `demo` share, and what they make of them."""
 
+from dataclasses import replace
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,11 +113,17 @@ def load_workload(
             progress=progress,
         )
     if day is not None:
-        return day_workload(found, day)
-    if window is not None:
-        start, end = parse_window(window, found.origin)
-        return window_workload(found, start, end)
-    return whole_workload(found)
+        workload = day_workload(found, day)
+    elif window is not None:
+        workload = window_workload(found, *parse_window(window, found.origin))
+    else:
+        workload = whole_workload(found)
+    given = {
+        "format": format_name, "skip_bad_rows": skip_bad_rows, "any_order": any_order, "capacity": capacity,
+        "refill_tail": refill_tail, "seed": seed if refill_tail else None,
+    }  # fmt: skip
+    reading = {name: value for name, value in given.items() if value is not None and value is not False}
+    return replace(workload, about={**workload.about, **({"reading": reading} if reading else {})})
 
 
 def parse_window(text: str, origin: datetime | None = None) -> tuple[float, float]:
