@@ -155,7 +155,8 @@ def test_demo_compares_on_the_bundled_sample(monkeypatch, capsys, tmp_path) -> N
         (("--checkpoint-period", -1), "--checkpoint-period is -1.0"),
         (("--eta", 1.5), "eta is 1.5"),
         (("--window", "7"), "expected FROM:TO"),
-        (("--window", "a:b"), "such as 0:86400 or 2020-06-17:2020-06-19"),
+        (("--window", "a:b"), "such as 0:86400, 2020-06-17:2020-06-19 or 2020-06-17T21:00/2020-06-17T22:30"),
+        (("--window", "0/soon"), "such as 0:86400"),
         (("--window", "2020-06-17:2020-06-19"), "the trace has no dates"),
         (("--window", "0:9", "--day", 1), "exclude each other"),
         (("--day", 7), "day 7"),
@@ -228,6 +229,8 @@ def test_a_window_between_dates_ends_before_the_second(monkeypatch, capsys, tmp_
     found = json.loads(capsys.readouterr().out)
     assert found["summary"]["jobs"] == 2
     assert found["trace"]["part"] == "window 86400:259200"
+    assert compass(monkeypatch, *arguments, "2024-02-27T23:00/2024-02-28T23:00") == 0
+    assert json.loads(capsys.readouterr().out)["trace"]["part"] == "window 169200:255600"
     assert compass(monkeypatch, *arguments, "86400:2024-02-28") == 0
     assert json.loads(capsys.readouterr().out)["summary"]["jobs"] == 1
 

@@ -1,7 +1,7 @@
 """Options that `simulate`, `compare` and `demo` share, and what they make of them."""
 
 from dataclasses import replace
-from datetime import date, datetime, time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +32,10 @@ DayOption = Annotated[
 ]
 WindowOption = Annotated[
     str | None,
-    typer.Option(metavar="FROM:TO", help="Only the jobs submitted in these seconds, or from one date to another."),
+    typer.Option(
+        metavar="FROM:TO",
+        help="Only the jobs submitted in these seconds, or from date to date; with clock times, FROM/TO.",
+    ),
 ]
 EtaOption = Annotated[float, typer.Option(help="Size the cluster by N(η), as in section 5.2 of the paper.")]
 NodesOption = Annotated[int | None, typer.Option(help="Size the cluster yourself.", min=1)]
@@ -127,9 +130,9 @@ def load_workload(
 
 
 def parse_window(text: str, origin: datetime | None = None) -> tuple[float, float]:
-    """Two times in seconds from `FROM:TO`; dates count from the first midnight, `origin`."""
-    first, colon, last = text.partition(":")
-    if not colon:
+    """Two times in seconds from `FROM:TO`, or `FROM/TO` where they have a clock time; dates count from `origin`."""
+    first, separator, last = text.partition("/" if "/" in text else ":")
+    if not separator:
         raise OptionError(f"--window is {text!r}, expected FROM:TO in seconds or dates, such as 0:86400")
     return _moment(first, text, origin), _moment(last, text, origin)
 
@@ -140,13 +143,13 @@ def _moment(part: str, text: str, origin: datetime | None) -> float:
     except ValueError:
         pass
     try:
-        midnight = datetime.combine(date.fromisoformat(part), time.min)
+        moment = datetime.fromisoformat(part).replace(tzinfo=None)
     except ValueError:
-        example = "0:86400 or 2020-06-17:2020-06-19"
+        example = "0:86400, 2020-06-17:2020-06-19 or 2020-06-17T21:00/2020-06-17T22:30"
         raise OptionError(f"--window is {text!r}, expected FROM:TO in seconds or dates, such as {example}") from None
     if origin is None:
         raise OptionError(f"--window is {text!r}, but the trace has no dates; give seconds")
-    return (midnight - origin).total_seconds()
+    return (moment - origin).total_seconds()
 
 
 def parse_settings(settings: list[str] | None, schedulers: list[str]) -> dict[str, dict[str, str]]:
