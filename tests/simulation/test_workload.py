@@ -34,6 +34,12 @@ def test_a_window_has_its_jobs() -> None:
     assert [job.id for job in part.history] == ["j0", "j1", "j2", "j3"]
 
 
+def test_a_window_is_named_to_the_second_and_below() -> None:
+    part = window_workload(trace(days=120), 7_938_123.25, 9_000_000)
+    assert part.about["part"] == "window 7938123.25:9000000"
+    assert part.trace.name == "t[7938123.25,9000000)"
+
+
 def test_a_day_without_jobs_is_named() -> None:
     with pytest.raises(CompassError, match="day 21"):
         day_workload(trace(), 21)

@@ -323,7 +323,7 @@ def _sliced(trace: "Trace", number: int | None, start: str | None, end: str | No
     last = trace.jobs[-1].submitted + 1 if end is None else _instant(trace, end, "--to")
     part = window(trace, first, last)
     if not part.jobs:
-        raise TraceError(f"no job of trace {trace.name!r} was submitted in [{first:g}, {last:g}) s")
+        raise TraceError(f"no job of trace {trace.name!r} was submitted in [{first:.15g}, {last:.15g}) s")
     return part
 
 

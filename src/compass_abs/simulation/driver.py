@@ -255,8 +255,8 @@ class Simulation:
         index = state.index_of.get(change.node)
         if index is None and change.status is not NodeStatus.UP:
             raise NodeChangeError(
-                f"node event at {change.time:g} s: there is no node {change.node!r} to be {change.status}; the cluster "
-                f"began with {state.nodes[0].name} to {state.nodes[-1].name}, and only 'up' adds one"
+                f"node event at {change.time:.15g} s: there is no node {change.node!r} to be {change.status}; the "
+                f"cluster began with {state.nodes[0].name} to {state.nodes[-1].name}, and only 'up' adds one"
             )
         back = index is None or state.nodes[index].status is NodeStatus.LOST
         if change.status is NodeStatus.UP and back:

@@ -49,10 +49,10 @@ def window_workload(trace: Trace, start: float, end: float) -> Workload:
     part = window(trace, start, end)
     if not part.jobs:
         raise TraceError(
-            f"no job of trace {trace.name!r} was submitted in [{start:g}, {end:g}) s; its jobs were submitted from "
-            f"{trace.jobs[0].submitted:g} to {trace.jobs[-1].submitted:g} s"
+            f"no job of trace {trace.name!r} was submitted in [{start:.15g}, {end:.15g}) s; its jobs were submitted "
+            f"from {trace.jobs[0].submitted:.15g} to {trace.jobs[-1].submitted:.15g} s"
         )
-    return Workload(part, _before(trace, start), _about(part, {"part": f"window {start:g}:{end:g}"}))
+    return Workload(part, _before(trace, start), _about(part, {"part": f"window {start:.15g}:{end:.15g}"}))
 
 
 def _before(trace: Trace, start: float) -> tuple[Job, ...]:

@@ -68,7 +68,7 @@ def window(trace: Trace, start: float, end: float, name: str | None = None) -> T
     jobs = trace.jobs
     first = bisect_left(jobs, start, key=_submitted)
     last = bisect_left(jobs, end, lo=first, key=_submitted)
-    return replace(trace, jobs=jobs[first:last], name=name or f"{trace.name}[{start:g},{end:g})")
+    return replace(trace, jobs=jobs[first:last], name=name or f"{trace.name}[{start:.15g},{end:.15g})")
 
 
 def day(trace: Trace, number: int) -> Trace:
