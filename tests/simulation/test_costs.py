@@ -46,6 +46,14 @@ def test_a_job_moved_again_by_what_follows_from_the_same_event_pays_once() -> No
     assert (record.delay, record.pauses, record.migrations) == (8 * US, 1, 2)
 
 
+def test_strictly_nobody_waits_for_gpus_that_a_job_only_passes_through() -> None:
+    # As above: `a` is sent to node 1 and back at 10, and never worked there, where `d` starts.
+    jobs = [Job("a", 1, 2, 0, 100), Job("b", 1, 8, 0, 10), Job("d", 1, 8, 1, 5)]
+    scheduler = Scripted(ClusterState(2), before={"d": (("a", 0, 0),)}, after={"-b": (("a", 0, 1),)})
+    ledger = run(scheduler, jobs, StrictCost(3, 5))
+    assert {name: record.delay for name, record in ledger.records.items()} == {"a": 8 * US, "b": 0, "d": 0}
+
+
 def test_a_job_moved_while_it_is_paused_pays_in_full_again() -> None:
     scheduler = Scripted(
         ClusterState(3), after={"c": (("a", 0, 1),), "d": (("a", 0, 0),)}, nodes={"c": (2,), "d": (1,)}

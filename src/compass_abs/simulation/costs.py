@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compass_abs.model import ClusterState, CompassError, Job, Migration, Mode
+from compass_abs.model import ClusterState, CompassError, Instance, Job, Migration, Mode
 from compass_abs.simulation.clock import SECOND, microseconds
 
 
@@ -117,10 +117,19 @@ class _StrictCharge(Charge):
         self._cost = cost
         #: For a node, the GPUs that are free or taken anew but still being vacated: (time they are clear, how many).
         self._clearing: dict[int, list[tuple[int, int]]] = {}
+        #: Where instances have been sent at the latest instant at which any were.
+        self._instant = -1
+        self._sent: dict[Instance, int] = {}
 
     def vacate(self, now: int, moves: Sequence[Migration], state: ClusterState) -> None:
+        if now != self._instant:
+            self._instant = now
+            self._sent.clear()
         for move in moves:
-            if move.mode is Mode.RESTART:
+            # Who was sent there only now has not been restored there, and leaves nothing to save.
+            passes_through = self._sent.get(move.instance) == move.source
+            self._sent[move.instance] = move.target
+            if passes_through or move.mode is Mode.RESTART:
                 continue
             checkpoint, _ = self._cost.phases(state.gangs[move.instance.job_id].job)
             if checkpoint:
