@@ -59,7 +59,7 @@ def random_job(rng: random.Random, topology: Topology, number: int, large: float
 # ---- the guarantee
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "nvl576"])
+@pytest.mark.parametrize("name", PRESETS)
 def test_hierarchical_jit_head_waits_only_if_no_packing_of_all_levels_exists(name: str) -> None:
     topology, rng = PRESETS[name], random.Random(name)
     domains = 2 if topology.panels_per_domain > 18 else 5
@@ -89,6 +89,26 @@ def test_hierarchical_jit_head_waits_only_if_no_packing_of_all_levels_exists(nam
             restored.restore([(scheduler.domains.job(job_id), gang.nodes) for job_id, gang in gangs.items()])
             scheduler = restored
     assert planned >= 2
+
+
+def test_hierarchical_jit_on_flat_domains_of_72_finds_packings_of_awkward_instances() -> None:
+    """The search alone refuses sixteen times although a packing exists."""
+    topology, rng = PRESETS["nvl576"], random.Random(4)
+    scheduler = of_domains(topology, 4)
+    running: list[str] = []
+    planned = 0
+    for event in range(200):
+        job = Job(f"j{event}", rng.choice((1, 1, 2)), 8 * rng.choice((5, 7, 11, 13, 17, 19, 23, 29)))
+        expected = could_start(scheduler, job)
+        decision = scheduler.admit(job, SITUATION)
+        assert decision.admitted == expected, (job, decision.reason)
+        planned += bool(decision.before)
+        if decision.admitted:
+            running.append(job.id)
+        else:
+            scheduler.finish(running.pop(rng.randrange(len(running))), SITUATION)
+    check(scheduler)
+    assert planned >= 20
 
 
 @pytest.mark.parametrize(

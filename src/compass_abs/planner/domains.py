@@ -23,9 +23,6 @@ from compass_abs.planner.request import Drain, Effort, EmptyNodes, Impossible, L
 from compass_abs.planner.tier_view import TierView
 from compass_abs.topology import DomainState
 
-#: The exact program has a column for each multiset of sizes that fits a node: 1,600 for 18 members, millions for 72.
-#: Beyond this many members the search is alone, and the program is asked only with larger instances left in place.
-EXACT_MEMBERS = 18
 _NO_LIMITS = Limits()
 
 
@@ -131,24 +128,13 @@ class _Planner:
         yield from self._members_first(state, level, request)
 
     def _whole_members(self, state: DomainState, view: TierView, request: Room | EmptyNodes) -> _Way | None:
-        found = self._asked(view, request)
+        found = plan(view.state, request, view, effort=self.effort)
         if isinstance(found, Impossible):
             return None
         waves = view.waves(found.waves, self.cause)
         units = request.gpus if isinstance(request, Room) else view.size
         panels = [panel for domain in found.nodes for panel in view.panels_of(view.take(domain, units))]
         return _Way(waves, tuple(panels), self._cost(state, waves))
-
-    def _asked(self, view: TierView, request: Room | EmptyNodes) -> Plan | Impossible:
-        if view.size <= EXACT_MEMBERS:
-            return plan(view.state, request, view, effort=self.effort)
-        found = plan(view.state, request, view, Limits(branches=0), Effort.FAST)
-        if isinstance(found, Impossible) and found.obstacle is Obstacle.EFFORT:
-            for job_id, gang in view.state.gangs.items():
-                if gang.job.gpus > 1:
-                    view.charges[job_id] = FORBIDDEN
-            found = plan(view.state, request, view, effort=Effort.FAST)
-        return found
 
     def _dissolving(self, state: DomainState, panels: Sequence[int]) -> _Way | None:
         """Empties these panels, wherever there is room for what is on them."""

@@ -9,18 +9,26 @@ many nodes that then have f GPUs free receive a multiset r. Three families of ro
 
 That a receiving node is known by its free GPUs alone is what keeps it small. A gang with a charge of its own adds
 a binary that its options need. Targets for partial and used nodes are one row each. Solved by HiGHS.
+
+Nodes of more than 8 GPUs, and domains of more than 8 panels, receive by arcs instead: `arcs.py`.
 """
 
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from compass_abs.planner.arcs import Arcs, add_arcs
 from compass_abs.planner.patterns import Counts, multisets, weight
 from compass_abs.planner.problem import Problem
 from compass_abs.planner.solution import Infeasible, Solution
 
 #: Costs that differ by less than this share are equal: what a solver in floating point can promise.
 TOLERANCE = 1e-6
+#: Nodes of more members than this receive by arcs. For 8 listing is as fast; 18 have 1,600 multisets, with which the
+#: program takes some 60 times as long, and 72 have millions.
+MOST_LISTED = 8
+
+Receiving = dict[tuple[int, Counts], int]
 
 
 @dataclass(slots=True)
@@ -61,7 +69,10 @@ def solve(problem: Problem, branches: int) -> Solution | Infeasible:
         return outcome
     values, bound = outcome
     evictions = tuple((*key, number) for key, column in taking.items() if (number := round(values[column])))
-    receipts = tuple((*key, number) for key, column in receiving.items() if (number := round(values[column])))
+    if isinstance(receiving, Arcs):
+        receipts = tuple(receiving.receipts(values))
+    else:
+        receipts = tuple((*key, number) for key, column in receiving.items() if (number := round(values[column])))
     # Added up again, since the solver's own sum is rounded.
     cost, due = problem.forced_cost, dict[str, None]()
     for c, o, number in evictions:
@@ -73,7 +84,7 @@ def solve(problem: Problem, branches: int) -> Solution | Infeasible:
     return Solution(evictions, receipts, cost, cost if abs(found - cost) <= TOLERANCE * max(1.0, cost) else found)
 
 
-def _formulate(problem: Problem) -> tuple[_Model, dict[tuple[int, int], int], dict[tuple[int, Counts], int]]:
+def _formulate(problem: Problem) -> tuple[_Model, dict[tuple[int, int], int], Receiving | Arcs]:
     model, capacity, histogram = _Model(), problem.capacity, problem.histogram
     supply = [model.row(-inf, histogram[free]) for free in range(capacity + 1)]
     balance = [model.row(count, count) for count in problem.arrivals]
@@ -100,12 +111,14 @@ def _formulate(problem: Problem) -> tuple[_Model, dict[tuple[int, int], int], di
     gangs = {name: model.column(cost, 1, {}) for name, cost in problem.gang_costs.items()}
     links: dict[tuple[str, int], int] = {}
     pending = {size for size, count in enumerate(problem.arrivals) if count}
+    frees = {free for free in range(1, capacity + 1) if histogram[free]}
     taking: dict[tuple[int, int], int] = {}
     for c, node_class in enumerate(problem.classes):
         free, many = node_class.free, len(node_class.nodes)
         limit = model.row(-inf, many)
         for o, option in enumerate(node_class.options):
             entries: dict[int, float] = {limit: 1, supply[free]: 1, supply[free + option.freed]: -1}
+            frees.add(free + option.freed)
             for size, number in enumerate(option.taken):
                 if number:
                     entries[balance[size]] = -number
@@ -118,15 +131,19 @@ def _formulate(problem: Problem) -> tuple[_Model, dict[tuple[int, int], int], di
                 entries[links[gang, c]] = 1
             column = model.column(option.cost, many, gained(entries, free, free + option.freed))
             taking[c, o] = column
-    receiving: dict[tuple[int, Counts], int] = {}
     sizes = tuple(sorted(pending))
-    for free in range(1, capacity + 1):
-        for received in multisets(free, sizes, capacity)[1:]:
-            entries = {supply[free]: 1}
-            for size in sizes:
-                entries[balance[size]] = received[size]
-            gained(entries, free, free - weight(received))
-            receiving[free, received] = model.column(0.0, problem.nodes, entries)
+    receiving: Receiving | Arcs
+    if capacity > MOST_LISTED:
+        receiving = add_arcs(model, capacity, problem.nodes, supply, balance, frees, sizes, gained)
+    else:
+        receiving = {}
+        for free in range(1, capacity + 1):
+            for received in multisets(free, sizes, capacity)[1:]:
+                entries = {supply[free]: 1}
+                for size in sizes:
+                    entries[balance[size]] = received[size]
+                gained(entries, free, free - weight(received))
+                receiving[free, received] = model.column(0.0, problem.nodes, entries)
     for (gang, c), row in links.items():
         _add_to_column(model, gangs[gang], row, -len(problem.classes[c].nodes))
     return model, taking, receiving
