@@ -88,5 +88,5 @@ def test_simulate_command_on_racks_of_a_file_prints_every_level(tmp_path: Path) 
     levels = json.loads(shown.stdout)["levels"]
     assert [(level["name"], level["capacity"]) for level in levels] == [("tray", 4), ("rack", 16)]
     table = CliRunner().invoke(app, command)
-    assert "rack" in table.stdout
+    assert "racks of 16 trays of 4 GPUs" in table.stdout
     assert "most N·SIF" in table.stdout

@@ -1,5 +1,7 @@
 """Topologies as configuration: the presets, files, what an instance asks of a level, and mistakes."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,24 @@ def test_topology_cluster_of_broken_domains_says_how_many_panels_are_whole() -> 
 def test_topology_panels_are_named_after_where_they_are() -> None:
     assert PRESETS["nvl72-16"].panel_names(18)[17] == "rack1-tray1"
     assert PRESETS["nvl576-tiered"].panel_names(80)[79] == "row1-rack0-panel7"
+
+
+@pytest.mark.parametrize(
+    ("name", "panels", "words"),
+    [
+        ("hgx", 12, "12 servers of 8 GPUs"),
+        ("nvl72-paper", 162, "18 racks of 9 panels of 8 GPUs"),
+        ("nvl72-16", 16, "1 rack of 16 trays of 4 GPUs"),
+        ("nvl576-tiered", 144, "2 rows of 8 racks of 9 panels of 8 GPUs"),
+    ],
+)
+def test_topology_describes_a_cluster_level_by_level(name: str, panels: int, words: str) -> None:
+    assert PRESETS[name].described(panels) == words
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_topology_of_its_plain_values_is_the_same(name: str) -> None:
+    assert Topology.of(json.loads(json.dumps(asdict(PRESETS[name])))) == PRESETS[name]
 
 
 def test_domain_state_instance_across_two_domains_is_refused() -> None:

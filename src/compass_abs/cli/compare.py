@@ -237,17 +237,18 @@ def _run(
 def _comparison(workload: "Workload", setups: "dict[str, Setup]", views: "list[RunView]") -> "Comparison":
     from datetime import UTC
 
-    from compass_abs.reporting import Comparison, Dropped, JobView, settings_shown
+    from compass_abs.reporting import Comparison, Dropped, settings_shown
     from compass_abs.reporting.comparison import node_count
+    from compass_abs.reporting.racks import view_of
 
     trace, setup = workload.trace, next(iter(setups.values()))
     return Comparison(
         title=trace.name,
-        jobs=[JobView(job.id, job.instances, job.gpus, job.submitted) for job in map(setup.held, workload.jobs)],
+        jobs=[view_of(job, setup.topology, job.submitted) for job in workload.jobs],
         nodes=node_count(setup.nodes, views),
         runs=views,
         capacity=setup.capacity,
-        rack=1 if setup.topology is None else setup.topology.levels[0].usable,
+        topology=setup.topology,
         subtitle=str(workload.about.get("date", "")),
         settings=settings_shown(setup.as_dict(), workload.about),
         dropped=[Dropped(reason, count) for reason, count in trace.dropped.items()],
@@ -298,7 +299,7 @@ def print_comparison(comparison: "Comparison") -> None:
 
     console = Console(highlight=False)
     runs = comparison.runs
-    title = f"{comparison.title}: {len(comparison.jobs):,} jobs, {comparison.nodes} nodes of {comparison.capacity} GPUs"
+    title = f"{comparison.title}: {len(comparison.jobs):,} jobs, {comparison.cluster}"
     console.print(Text(title, "bold"))
     for note in comparison.notes:
         console.print(Text(f"note: {note}", "yellow"))

@@ -126,10 +126,7 @@ def _print(workload: "Workload", setup: "Setup", summary: "Summary", over: dict[
 
     console = Console(highlight=False)
     console.print(Text(f"{setup.scheduler} on {workload.trace.name}", "bold"))
-    console.print(
-        f"{summary.jobs:,} jobs, {setup.nodes} nodes of {setup.capacity} GPUs, queue {setup.queue}, "
-        f"cost {setup.cost.model}"
-    )
+    console.print(f"{summary.jobs:,} jobs, {setup.cluster}, queue {setup.queue}, cost {setup.cost.model}")
     for note in options.caveats(workload):
         console.print(Text(f"note: {note}", "yellow"))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=False, padding=(0, 1))

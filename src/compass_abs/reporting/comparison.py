@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from compass_abs.model import CompassError
 from compass_abs.reporting.palette import name_of
+from compass_abs.topology import Topology
 
 
 class ReportError(CompassError):
@@ -13,12 +14,14 @@ class ReportError(CompassError):
 
 
 class JobView(NamedTuple):
-    """A job as it is drawn: a gang of `instances` of `gpus` GPUs each."""
+    """A job as it is drawn: a gang of `instances` of `gpus` GPUs each, on a node each."""
 
     id: str
     instances: int
     gpus: int
     submitted: float
+    #: How many of these make one instance of the job: the whole panels of one larger than a panel.
+    panels: int = 1
 
 
 class Started(NamedTuple):
@@ -75,6 +78,7 @@ SERIES: dict[str, tuple[str, str]] = {
     "utilisation": ("GPUs in use", "Share of the cluster's GPUs that run something."),
     "empty_nodes": ("Empty nodes", "Nodes on which nothing runs: room for whole-node gangs."),
     "queue": ("Jobs waiting", "Jobs that have been submitted and haven't started."),
+    "empty_racks": ("Empty racks", "Racks of which every panel is up and empty: room for instances of a whole rack."),
 }
 
 
@@ -114,8 +118,8 @@ class Comparison:
     nodes: int
     runs: Sequence[RunView]
     capacity: int = 8
-    #: Nodes that are drawn together, as panels of a rack are; 1 for none.
-    rack: int = 1
+    #: How the nodes, which are panels then, make racks; None for a flat cluster.
+    topology: Topology | None = None
     subtitle: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     dropped: Sequence[Dropped] = ()
@@ -131,6 +135,13 @@ class Comparison:
         for name in dict.fromkeys(names):
             if names.count(name) > 1:
                 raise ReportError(f"report {self.title!r}: two runs are called {name!r}; give one another label")
+
+    @property
+    def cluster(self) -> str:
+        """The cluster in words."""
+        if self.topology is None:
+            return f"{self.nodes:,} nodes of {self.capacity} GPUs"
+        return self.topology.described(self.nodes)
 
     @property
     def span(self) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from compass_abs.reporting.encoding import TICK, encode_events, encode_jobs, enc
 from compass_abs.reporting.metrics import BOUNDS, METRICS, best, with_ratios, written
 from compass_abs.reporting.palette import looks
 from compass_abs.reporting.verdict import sentences
+from compass_abs.topology import Topology
 
 #: What people still mail and browsers still open at once.
 SIZE_LIMIT = 5_000_000
@@ -95,11 +96,16 @@ def _payload(comparison: Comparison, sides: tuple[int, int], tell: Callable[[], 
     return {
         "capacity": comparison.capacity,
         "nodes": comparison.nodes,
-        "rack": comparison.rack,
+        "rack": 1 if comparison.topology is None else comparison.topology.levels[0].usable,
+        "names": _names(comparison.topology),
         "epoch": None if comparison.epoch is None else comparison.epoch + origin,
         "tick": TICK,
         "span": [0, ticks(end, origin)],
-        "jobs": {"ids": [job.id for job in comparison.jobs], "packed": encode_jobs(comparison.jobs, origin)},
+        "jobs": {
+            "ids": [job.id for job in comparison.jobs],
+            "packed": encode_jobs(comparison.jobs, origin),
+            "panels": [job.panels for job in comparison.jobs] if comparison.topology is not None else None,
+        },
         "quanta": quanta,
         "series": [
             {"key": key, "title": title, "meaning": meaning, "share": key == "utilisation"}
@@ -112,6 +118,14 @@ def _payload(comparison: Comparison, sides: tuple[int, int], tell: Callable[[], 
         "view": [ticks(t, origin) for t in _view(comparison)],
         "runs": runs,
     }
+
+
+def _names(topology: Topology | None) -> dict[str, Any]:
+    """What a node and a domain of nodes are called; and all levels, with the members of each."""
+    if topology is None or topology.levels[0].usable == 1:
+        return {"node": "node", "rack": "", "levels": []}
+    levels = [(level.name, level.usable) for level in topology.levels]
+    return {"node": topology.panel_name, "rack": topology.levels[0].name, "levels": levels}
 
 
 def _add_placements(
@@ -219,8 +233,9 @@ def _page(comparison: Comparison, payload: dict[str, Any], notes: Sequence[str])
         metrics=metrics,
         rows=_rows(comparison.runs, rows, metrics),
         job_count=f"{len(comparison.jobs):,}",
-        node_count=f"{comparison.nodes:,}",
-        capacity=comparison.capacity,
+        cluster=comparison.cluster,
+        names=payload["names"],
+        has_racks=payload["rack"] > 1,
         has_pictures=any(run["events"] is not None for run in payload["runs"]),
         has_series=bool(payload["series"]),
         settings=list(comparison.settings.items()),

@@ -7,7 +7,7 @@ from enum import StrEnum
 from compass_abs.reporting.comparison import RunView
 
 #: Schedulers that stand for what is possible, not for what a cluster can do; they win nothing.
-BOUNDS = ("bound", "sif-opt")
+BOUNDS = ("bound", "sif-opt", "hierarchical-opt")
 
 
 class Better(StrEnum):

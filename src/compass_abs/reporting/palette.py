@@ -25,6 +25,7 @@ DOTTED: tuple[float, ...] = (1, 2)
 LOOKS: dict[str, Look] = {
     "bound": Look(_GREY, DOTTED, "_", "bound"),
     "sif-opt": Look(_GREY, DOTTED, "_", "SIFOpt (bound)"),
+    "hierarchical-opt": Look(_GREY, (1, 4), "|", "bound on racks"),
     "sif-opt-moves": Look(_GREY, DASHED, "+", "SIFOpt, paying"),
     "compass-jit": Look(_VERMILION, SOLID, "*", "COMPASS-JIT"),
     "compass-abs": Look(_BLUE, SOLID, "o", "COMPASS-ABS"),

@@ -14,6 +14,7 @@ from compass_abs.reporting.comparison import (
     StepSeries,
     with_absences,
 )
+from compass_abs.reporting.racks import empty_racks, view_of
 from compass_abs.simulation.clock import SECOND
 from compass_abs.simulation.job_record import JobRecord
 from compass_abs.simulation.meter import Meter
@@ -34,14 +35,13 @@ class ReportRecorder(Observer):
         self._times: list[float] = []
         self._steps: dict[str, list[float]] = {key: [] for key in ("n_sif", "utilisation", "empty_nodes", "queue")}
         self._placed = True
+        self._topology = state.topology if isinstance(state, DomainState) else None
         #: The jobs in the order in which they were submitted.
         self.jobs: list[JobView] = []
 
     def submitted(self, now: int, job: Job) -> None:
         self._number[job.id] = len(self.jobs)
-        if isinstance(self._state, DomainState):
-            job = self._state.pieces(job)
-        self.jobs.append(JobView(job.id, job.instances, job.gpus, now / SECOND))
+        self.jobs.append(view_of(job, self._topology, now / SECOND))
 
     def started(self, now: int, record: JobRecord, nodes: Sequence[int]) -> None:
         if len(nodes) == self.jobs[self._number[record.job.id]].instances:
@@ -79,4 +79,6 @@ class ReportRecorder(Observer):
         """What was seen, with the metrics that came out."""
         series = {key: StepSeries(self._times, values) for key, values in self._steps.items()}
         events = with_absences(self._events, self._nodes) if self._placed else []
+        if events and self._topology is not None and self._topology.levels[0].usable > 1:
+            series["empty_racks"] = empty_racks(events, len(self._state.nodes), self._topology.levels[0].usable)
         return RunView(scheduler, summary.measured(), series, events, settings or {}, label)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compass_abs.model import NodeStatus
+from compass_abs.model import Job, NodeStatus
 from compass_abs.reporting.comparison import (
     ClusterEvent,
     Comparison,
@@ -21,9 +21,11 @@ from compass_abs.reporting.comparison import (
     node_count,
     with_absences,
 )
+from compass_abs.reporting.racks import empty_racks, view_of
 from compass_abs.reporting.settings import settings_shown
 from compass_abs.simulation import Result
 from compass_abs.simulation.clock import SECOND
+from compass_abs.topology import Topology
 
 if TYPE_CHECKING:
     import polars
@@ -41,16 +43,19 @@ def comparison_of(directories: Sequence[Path], title: str = "") -> Comparison:
             ours, theirs = result.config["setup"][key], first.config["setup"][key]
             if ours != theirs:
                 raise ReportError(f"{directory} has {key} {ours} and {first_directory} {theirs}; compare equals")
+        if _topology(result) != _topology(first):
+            raise ReportError(f"{directory} and {first_directory} have different topologies; compare equals")
     trace, setup = dict(first.config["trace"]), first.config["setup"]
     number = {job.id: j for j, job in enumerate(jobs)}
     names = [directory.name for directory, _ in results]
-    runs = [_run(name, result, number) for name, (_, result) in zip(names, results, strict=True)]
+    runs = [_run(name, result, jobs, number) for name, (_, result) in zip(names, results, strict=True)]
     return Comparison(
         title=title or str(trace.get("name", "Comparison")),
         jobs=jobs,
         nodes=node_count(setup["nodes"], runs),
         runs=runs,
         capacity=setup["capacity"],
+        topology=_topology(first),
         subtitle=str(trace.get("date", "")),
         settings=settings_shown(setup, trace),
         dropped=[Dropped(str(reason), int(rows)) for reason, rows in trace.get("dropped", {}).items()],
@@ -84,26 +89,36 @@ def _expanded(directories: Sequence[Path]) -> list[Path]:
     return found
 
 
+def _topology(result: Result) -> Topology | None:
+    found = result.config["setup"].get("topology")
+    return None if found is None else Topology.of(found)
+
+
 def _jobs(result: Result) -> list[JobView]:
+    topology = _topology(result)
     return [
-        JobView(job, instances, gpus, submitted / SECOND)
+        view_of(Job(job, instances, gpus), topology, submitted / SECOND)
         for job, instances, gpus, submitted in result.jobs.select(
             "job", "instances", "gpus", "submitted_us"
         ).iter_rows()
     ]
 
 
-def _run(name: str, result: Result, number: dict[str, int]) -> RunView:
-    setup = result.config["setup"]
+def _run(name: str, result: Result, jobs: Sequence[JobView], number: dict[str, int]) -> RunView:
+    setup, topology = result.config["setup"], _topology(result)
     scheduler = str(setup["scheduler"])
     if setup["parameters"]:
         scheduler += ":" + ",".join(f"{key}={value}" for key, value in setup["parameters"].items())
     known = RunView(scheduler, {}).title
+    series = _series(result.timeseries)
+    events = with_absences(_events(result.events, jobs, number), setup["nodes"])
+    if events and topology is not None and topology.levels[0].usable > 1:
+        series["empty_racks"] = empty_racks(events, int(setup["nodes"]), topology.levels[0].usable)
     return RunView(
         scheduler,
         result.summary.measured(),
-        _series(result.timeseries),
-        with_absences(_events(result.events, number), setup["nodes"]),
+        series,
+        events,
         {key: str(value) for key, value in setup["parameters"].items()},
         label=known if name in (folder_of(scheduler), "bound") else f"{known} ({name})",
     )
@@ -122,14 +137,14 @@ def _series(table: "polars.DataFrame") -> dict[str, StepSeries]:
     return {key: StepSeries(times, values) for key, values in columns.items()}
 
 
-def _events(table: "polars.DataFrame", number: dict[str, int]) -> list[ClusterEvent]:
+def _events(table: "polars.DataFrame", jobs: Sequence[JobView], number: dict[str, int]) -> list[ClusterEvent]:
     """Everything that changes the picture; nothing for an oracle that places its gangs nowhere."""
     found: list[ClusterEvent] = []
-    columns = ("time_us", "event", "job", "instances", "nodes", "instance", "target", "cause")
-    for time_us, event, job, instances, nodes, instance, target, cause in table.select(columns).iter_rows():
+    columns = ("time_us", "event", "job", "nodes", "instance", "target", "cause")
+    for time_us, event, job, nodes, instance, target, cause in table.select(columns).iter_rows():
         time = time_us / SECOND
         if event == "start":
-            if len(nodes) != instances:
+            if len(nodes) != jobs[number[job]].instances:
                 return []
             found.append(Started(time, number[job], tuple(nodes)))
         elif event in ("finish", "lost"):

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from compass_abs.topology import Topology
+
 
 def settings_shown(setup: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, str]:
     """The settings that all runs share, from the plain values of a setup and of where its jobs come from."""
     found = {
         "jobs": str(trace.get("part", "")),
-        "cluster": f"{setup['nodes']} nodes of {setup['capacity']} GPUs",
+        "cluster": _cluster(setup),
         "topology": str(setup.get("topology", {}).get("name", "")),
         "queue": str(setup["queue"]),
         "migration": _migration(setup["cost"]),
@@ -17,6 +19,12 @@ def settings_shown(setup: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[s
         "source": _where(str(trace.get("source", ""))),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _cluster(setup: Mapping[str, Any]) -> str:
+    if "topology" in setup:
+        return Topology.of(setup["topology"]).described(setup["nodes"])
+    return f"{setup['nodes']} nodes of {setup['capacity']} GPUs"
 
 
 def _where(source: str) -> str:

@@ -55,6 +55,13 @@ class Setup:
                     f"has {self.topology.panel_gpus} GPUs; leave one of them out"
                 )
 
+    @property
+    def cluster(self) -> str:
+        """The cluster in words."""
+        if self.topology is None:
+            return f"{self.nodes} nodes of {self.capacity} GPUs"
+        return self.topology.described(self.nodes)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, as plain values that a configuration file can hold."""
         shape = {} if self.topology is None else {"topology": asdict(self.topology)}

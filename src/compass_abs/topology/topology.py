@@ -4,8 +4,9 @@ The paper (appendix D) calls G_p GPUs a panel and K panels a domain, and takes G
 18 trays of 4 GPUs, of which an operator may use 16 and keep two as spares.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compass_abs.model import CompassError, InvalidJobError, Job
 from compass_abs.model.cluster_state import LARGEST_CAPACITY
@@ -67,6 +68,12 @@ class Topology:
             if names.count(name) > 1:
                 raise TopologyError(f"topology {self.name!r}: two levels are called {name!r}; give each its own name")
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Topology":
+        """The topology that `dataclasses.asdict` made these plain values of."""
+        levels = tuple(Level(**level) for level in values["levels"])
+        return cls(values["name"], values["panel_gpus"], levels, values["panel_name"])
+
     def panels(self, level: int) -> int:
         """Usable panels in a domain of `levels[level]`."""
         count = 1
@@ -122,6 +129,16 @@ class Topology:
                 f"{panels} {self.panel_name}s don't make whole {self.levels[-1].name}s of {each} each; take {whole}"
             )
         return panels // each
+
+    def described(self, panels: int) -> str:
+        """A cluster of so many panels in words, such as 18 racks of 9 panels of 8 GPUs."""
+        counts = [(panels // self.panels_per_domain, self.levels[-1].name)]
+        members = [self.panel_name, *(level.name for level in self.levels)]
+        for level, member in reversed(list(zip(self.levels, members, strict=False))):
+            if level.usable > 1:
+                counts.append((level.usable, member))
+        counts.append((self.panel_gpus, "GPU"))
+        return " of ".join(f"{count:,} {name}{'s' if count != 1 else ''}" for count, name in counts)
 
     def panel_names(self, panels: int) -> list[str]:
         """Names that say where each panel is, such as rack0-tray3."""

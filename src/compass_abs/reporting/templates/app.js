@@ -1,14 +1,14 @@
 // Ties slider, pictures and charts to one moment of one day.
 const data = JSON.parse(document.getElementById('data').textContent);
 const el = (id) => document.getElementById(id);
-const jobs = decodeJobs(data.jobs.packed, data.jobs.ids.length);
+const jobs = { ...decodeJobs(data.jobs.packed, data.jobs.ids.length), panels: data.jobs.panels };
 const dark = window.matchMedia('(prefers-color-scheme: dark)');
 const span = data.span, tick = data.tick, dayOffset = data.epoch === null ? 0 : ((data.epoch % 86400) + 86400) % 86400;
 const fills = new Map();
 let printing = false;
 
 const shared = {
-  jobs, span, tick, dayOffset, nodes: data.nodes, capacity: data.capacity, rack: data.rack, view: [...data.view], drag: null,
+  jobs, span, tick, dayOffset, nodes: data.nodes, capacity: data.capacity, rack: data.rack, names: data.names, view: [...data.view], drag: null,
   runs: data.runs.map((run, index) => ({ ...run, index, series: Object.fromEntries(
     Object.entries(run.series).map(([key, text]) => [key, decodeSeries(text, data.quanta[key])])) })),
   visible: new Set(data.visible), colors: palette(), sorted: false, focus: -1,
@@ -101,17 +101,30 @@ function fillSelects() {
   }
 }
 
+function nodeName(node) {
+  const { levels } = data.names;
+  if (!levels.length) return `n${node}`;
+  let name = `${data.names.node}${node % levels[0][1]}`, left = node;
+  for (const [i, [level, size]] of levels.entries()) {
+    left = Math.floor(left / size);
+    name = `${level}${i + 1 < levels.length ? left % levels[i + 1][1] : left}-${name}`;
+  }
+  return name;
+}
+
 function pointAt(event, i) {
   const box = pictures[i].canvas.getBoundingClientRect();
   const hit = pictures[i].at(event.clientX - box.left, event.clientY - box.top);
   shared.focus = hit ? hit.job : -1;
   let text = '';
   if (hit) {
-    text = (data.node_names ? data.node_names[hit.node] : `n${hit.node}`) + ': ';
+    text = nodeName(hit.node) + ': ';
     if (hit.job < 0) text += 'free';
     else {
       const name = data.jobs.ids[hit.job];
-      text += `job ${name.length > 60 ? name.slice(0, 59) + '…' : name}, ${jobs.instances[hit.job]} × ${jobs.gpus[hit.job]} GPUs`;
+      const whole = jobs.panels && jobs.panels[hit.job] > 1;
+      const shape = whole ? shapeOf(jobs, hit.job, data.names) : `${jobs.instances[hit.job]} × ${jobs.gpus[hit.job]} GPUs`;
+      text += `job ${name.length > 60 ? name.slice(0, 59) + '…' : name}, ${shape}`;
     }
   }
   el('hover').textContent = text;

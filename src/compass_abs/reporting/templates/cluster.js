@@ -41,6 +41,13 @@ function barLayout(width, nodes, capacity, rack) {
   }
 }
 
+// What a job asks for. An instance larger than a panel is on so many panels of one domain.
+function shapeOf(jobs, job, names) {
+  const panels = jobs.panels ? jobs.panels[job] : 1, instances = jobs.instances[job] / panels;
+  if (panels > 1) return `${instances > 1 ? `${instances} × ` : ''}${panels} whole ${names.node}s together`;
+  return instances === 1 ? `${jobs.gpus[job]} GPUs on one ${names.node}` : `${instances} × ${jobs.gpus[job]} GPUs`;
+}
+
 class Picture {
   constructor(canvas, facts, shared) {
     Object.assign(this, { canvas, facts, shared, replay: null, title: '' });
@@ -94,7 +101,16 @@ class Picture {
     }
     if (rack > 1 && !this.shared.sorted) this.drawRacks(context, rack);
     const moved = this.drawMoves(context, t, trail);
-    this.describe(t, { partial, empty, free, down, moved });
+    this.describe(t, { partial, empty, free, down, moved, racks: rack > 1 ? this.emptyRacks(rack) : null });
+  }
+  // Racks of which every panel is up and empty.
+  emptyRacks(rack) {
+    let count = 0;
+    for (let first = 0; first < this.shared.nodes; first += rack) {
+      const panels = this.contents.slice(first, first + rack);
+      if (panels.every((held, i) => !held.length && !this.replay.down[first + i])) count++;
+    }
+    return count;
   }
   // A frame around the panels of each rack, in as many parts as it has rows.
   drawRacks(context, rack) {
@@ -137,14 +153,15 @@ class Picture {
     context.fill();
   }
   describe(t, now) {
-    const { jobs } = this.shared, { head, count } = this.replay.waiting(t), bold = (n) => `<b>${n}</b>`;
+    const { jobs, names = { node: 'node', rack: '' } } = this.shared, { head, count } = this.replay.waiting(t), bold = (n) => `<b>${n}</b>`;
     let text = `${bold(now.partial)} partly filled, ${bold(now.empty)} empty, ${bold(now.free)} GPUs free`;
-    if (now.down) text += `, ${now.down} nodes away`;
+    if (now.racks !== null) text += `, ${bold(now.racks)} ${now.racks === 1 ? names.rack : names.rack + 's'} empty`;
+    if (now.down) text += `, ${now.down} ${now.down === 1 ? names.node : names.node + 's'} away`;
     if (now.moved) text += `. ${now.moved} just moved`;
     if (head < 0) text += '<br><span class="quiet">Nobody waits.</span>';
     else {
       const wanted = jobs.instances[head] * jobs.gpus[head], stuck = now.free >= wanted;
-      const shape = jobs.instances[head] === 1 ? `${wanted} GPUs on one node` : `${jobs.instances[head]} × ${jobs.gpus[head]} GPUs`;
+      const shape = shapeOf(jobs, head, names);
       text += `<br>${bold(count)} waiting, the first for ${shape}. `;
       text += stuck ? '<span class="stuck">Enough are free, but scattered.</span>' : `<span class="quiet">${wanted - now.free} too few are free.</span>`;
     }
