@@ -90,3 +90,27 @@ def test_simulate_command_on_racks_of_a_file_prints_every_level(tmp_path: Path) 
     table = CliRunner().invoke(app, command)
     assert "racks of 16 trays of 4 GPUs" in table.stdout
     assert "most N·SIF" in table.stdout
+
+
+def test_compare_command_on_racks_prints_and_gives_every_level_of_every_scheduler(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    rows = "".join(f"{k},{7 * k},600,1,{gpus}\n" for k, gpus in enumerate((3, 16, 5, 72, 1, 24, 8, 64, 2, 40)))
+    trace.write_text("job_id,submitted,duration,instances,gpus\n" + rows)
+    command = ["compare", str(trace), "--topology", "nvl72-paper", "--nodes", "18", "-q"]
+    command += ["--schedulers", "hierarchical,tightest-rack"]
+    shown = CliRunner().invoke(app, [*command, "--json"])
+    assert shown.exit_code == 0, shown.output
+    levels = json.loads(shown.stdout)["levels"]
+    assert {name: [level["name"] for level in found] for name, found in levels.items()} == {
+        "hierarchical": ["panel", "rack"],
+        "tightest-rack": ["panel", "rack"],
+    }
+    alone = ["simulate", *command[1:6], "--scheduler", "tightest-rack", "--json"]
+    assert json.loads(CliRunner().invoke(app, alone).stdout)["levels"] == levels["tightest-rack"]
+    table = CliRunner().invoke(app, command)
+    assert "2 racks of 9 panels of 8 GPUs" in table.stdout
+    assert table.stdout.count("tightest-rack ") >= 3
+    assert "\n18 panels" in table.stdout
+    assert "\n2 racks" in table.stdout
+    flat = CliRunner().invoke(app, ["compare", "demo", "--schedulers", "gfs", "--window", "0:7200", "-q", "--json"])
+    assert "levels" not in json.loads(flat.stdout)

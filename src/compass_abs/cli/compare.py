@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -10,8 +11,12 @@ import typer
 from compass_abs.cli import simulation_options as options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from compass_abs.model import ClusterState
     from compass_abs.reporting import Comparison, RunView
-    from compass_abs.simulation import Setup
+    from compass_abs.reporting.recorder import ReportRecorder
+    from compass_abs.simulation import LevelMeter, Observer, Setup, Summary
     from compass_abs.simulation.workload import Workload
 
 #: The paper's field, and ours.
@@ -102,9 +107,18 @@ def compare(
         typer.echo(json.dumps(_as_json(workload, setups, views), indent=2, ensure_ascii=False))
         return
     print_comparison(comparison)
+    _print_levels(views)
     written = [str(path) for path in (out, html) if path is not None]
     if written and not quiet:
         typer.echo(f"written to {' and '.join(written)}")
+
+
+def _print_levels(views: "list[RunView]") -> None:
+    from compass_abs.cli.levels import print_levels_side_by_side
+
+    measured = {view.title: view.levels for view in views if view.levels}
+    if measured:
+        print_levels_side_by_side(measured)
 
 
 def _check_report(path: Path, force: bool) -> None:
@@ -195,9 +209,6 @@ def _run(
 ) -> "list[RunView]":
     """Every setup, and the bound before them; what happened is kept only where it is to be drawn."""
     from compass_abs.cli.progress import progress_bar, saving_bar
-    from compass_abs.model import ClusterState
-    from compass_abs.reporting import RunView
-    from compass_abs.reporting.recorder import ReportRecorder
     from compass_abs.reporting.run_directories import folder_of
     from compass_abs.simulation import Checks, Existing, has_bound, record, replay
 
@@ -206,32 +217,60 @@ def _run(
     titled = setups if bounded is None else {"bound": bounded.bound()} | setups
     views = []
     for title, setup in titled.items():
-        watching: list[ReportRecorder] = []
-
-        def observe(state: ClusterState, watching: list[ReportRecorder] = watching) -> ReportRecorder:
-            watching.append(ReportRecorder(state))
-            return watching[0]
-
+        watch = _Watch(setup, drawn)
         with progress_bar(title, len(workload.jobs), quiet) as progress:
             if out is None:
                 summary = replay(
-                    workload.jobs, setup, history=workload.history, observe=observe if drawn else None,
+                    workload.jobs, setup, history=workload.history, observe=watch.observe,
                     checks=checks, progress=progress,
                 )  # fmt: skip
             else:
                 result = record(
-                    workload.jobs, setup, history=workload.history, about=workload.about, observe=observe,
+                    workload.jobs, setup, history=workload.history, about=workload.about, observe=watch.observe,
                     checks=checks, progress=progress,
                 )  # fmt: skip
                 with saving_bar(result, title, quiet) as written:
                     result.save(out / folder_of(title), Existing.REPLACE, written)
                 summary = result.summary
         shown = {name: str(value) for name, value in setup.parameters.items()}
-        if drawn:
-            views.append(watching[0].run_view(title, summary, shown))
-        else:
-            views.append(RunView(title, summary.measured(), settings=shown))
+        views.append(watch.run_view(title, summary, shown))
     return views
+
+
+class _Watch:
+    """Keeps what the report draws of a run, if it is drawn, and on a topology what each level looked like."""
+
+    def __init__(self, setup: "Setup", drawn: bool) -> None:
+        from compass_abs.simulation.setup import DOMAIN_BOUND
+
+        self._drawn = drawn
+        # The oracle places nothing anywhere, so its levels look like nothing in particular.
+        self._has_levels = setup.topology is not None and setup.scheduler != DOMAIN_BOUND
+        self._recorder: ReportRecorder | None = None
+        self._meter: LevelMeter | None = None
+
+    @property
+    def observe(self) -> "Callable[[ClusterState], Observer] | None":
+        """What makes the observer of a run; None where there is nothing to be seen."""
+        return self._observer if self._drawn or self._has_levels else None
+
+    def _observer(self, state: "ClusterState") -> "Observer":
+        from compass_abs.reporting.recorder import ReportRecorder
+        from compass_abs.simulation import LevelMeter, Several
+
+        self._recorder = ReportRecorder(state) if self._drawn else None
+        self._meter = LevelMeter(state) if self._has_levels else None
+        return Several(tuple(each for each in (self._recorder, self._meter) if each is not None))
+
+    def run_view(self, title: str, summary: "Summary", shown: "dict[str, str]") -> "RunView":
+        """What was seen."""
+        from compass_abs.reporting import RunView
+
+        if self._recorder is None:
+            view = RunView(title, summary.measured(), settings=shown)
+        else:
+            view = self._recorder.run_view(title, summary, shown)
+        return view if self._meter is None else replace(view, levels=self._meter.summary())
 
 
 def _comparison(workload: "Workload", setups: "dict[str, Setup]", views: "list[RunView]") -> "Comparison":
@@ -261,10 +300,12 @@ def _as_json(workload: "Workload", setups: "dict[str, Setup]", views: "list[RunV
     from compass_abs.reporting.metrics import with_ratios
 
     rows = with_ratios(views)
+    levels = {view.scheduler: [level.as_dict() for level in view.levels] for view in views if view.levels}
     return {
         "trace": dict(workload.about),
         "setups": [setup.as_dict() for setup in setups.values()],
         "runs": {view.scheduler: row for view, row in zip(views, rows, strict=True)},
+        **({"levels": levels} if levels else {}),
     }
 
 

@@ -10,7 +10,7 @@ from compass_abs.cli import simulation_options as options
 
 if TYPE_CHECKING:
     from compass_abs.model import ClusterState
-    from compass_abs.simulation import LevelSummary, Setup, Summary
+    from compass_abs.simulation import Setup, Summary
     from compass_abs.simulation.workload import Workload
 
 
@@ -49,6 +49,7 @@ def simulate(
     quiet: options.QuietOption = False,
 ) -> None:  # fmt: skip
     """Replay a trace under one scheduler and print the paper's metrics, and what people ask besides."""
+    from compass_abs.cli.levels import print_levels
     from compass_abs.cli.progress import progress_bar, saving_bar
     from compass_abs.schedulers.registry import parse_choice
     from compass_abs.simulation import Checks, Existing, LevelMeter, bound, has_bound, ratios, record, replay
@@ -109,7 +110,7 @@ def simulate(
         return
     _print(workload, setup, summary, over)
     if meters:
-        _print_levels(meters[0].summary())
+        print_levels(meters[0].summary())
     if out is not None and not quiet:
         typer.echo(
             f"\nwritten to {out}: config.yaml, summary.json, jobs, events and timeseries.parquet, trace.perfetto.json"
@@ -164,27 +165,4 @@ def _print(workload: "Workload", setup: "Setup", summary: "Summary", over: dict[
         rows.append(("lost with a node", f"{s.requeues:,}", f"{duration(s.redone_gpu_seconds)} GPU time redone"))
     for row in rows:
         table.add_row(*row)
-    console.print(table)
-
-
-def _print_levels(levels: "tuple[LevelSummary, ...]") -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from compass_abs.reporting.metrics import percent
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("level", no_wrap=True)
-    for heading in ("nodes", "AFR", "most N·SIF", "worst domain", "empty, mean", "condition held"):
-        table.add_column(heading, justify="right")
-    for level in levels:
-        afr = "–" if level.afr is None else f"{level.afr:.4f}"
-        worst = "" if level.max_domain_sif is None else f"{level.max_domain_sif:.3f}"
-        table.add_row(
-            level.name, f"{level.nodes:,}", afr, f"{level.max_n_sif}", worst, f"{level.empty:.1f}",
-            percent(level.condition, ""),
-        )  # fmt: skip
-    console = Console(highlight=False)
-    console.print()
     console.print(table)

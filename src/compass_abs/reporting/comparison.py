@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compass_abs.model import CompassError
 from compass_abs.reporting.palette import name_of
 from compass_abs.topology import Topology
+
+if TYPE_CHECKING:
+    from compass_abs.simulation import LevelSummary
 
 
 class ReportError(CompassError):
@@ -95,6 +98,8 @@ class RunView:
     settings: Mapping[str, str] = field(default_factory=dict)
     #: What to call it; the scheduler's usual name when empty.
     label: str = ""
+    #: What each level of a topology looked like, panels first; empty where that wasn't measured.
+    levels: "tuple[LevelSummary, ...]" = ()
 
     @property
     def title(self) -> str:
