@@ -97,6 +97,8 @@ def test_compare_command_on_racks_prints_and_gives_every_level_of_every_schedule
     rows = "".join(f"{k},{7 * k},600,1,{gpus}\n" for k, gpus in enumerate((3, 16, 5, 72, 1, 24, 8, 64, 2, 40)))
     trace.write_text("job_id,submitted,duration,instances,gpus\n" + rows)
     command = ["compare", str(trace), "--topology", "nvl72-paper", "--nodes", "18", "-q"]
+    usual = CliRunner().invoke(app, [*command, "--json"])
+    assert set(json.loads(usual.stdout)["levels"]) == set(ON_DOMAINS)
     command += ["--schedulers", "hierarchical,tightest-rack"]
     shown = CliRunner().invoke(app, [*command, "--json"])
     assert shown.exit_code == 0, shown.output

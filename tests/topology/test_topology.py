@@ -73,6 +73,7 @@ def test_topology_file_with_spares_and_a_second_level_is_read(tmp_path: Path) ->
         ("levels: 3\npanel: {gpus: 8}\n", "levels is 3, expected a list"),
         ("panel: {gpus: 8}\nlevels: [{name: rack, size: 0}]\n", "size is 0, expected a whole number"),
         ("panel: {gpus: 8}\nlevels: [{name: rack, size: 4, usable: 5}]\n", "usable is 5, expected 1 to its size, 4"),
+        ("panel: {gpus: 6}\nlevels: [{name: rack, size: 4}]\n", "gpus is 6, expected one of 1, 2, 4, 8, 16"),
         ("panel: {gpus: eight}\nlevels: [{name: rack, size: 4}]\n", "has 'eight' GPUs"),
         ("panel: {gpus: 8}\nlevels: [{name: rack, size: 4, spare: 1}]\n", "there is no 'spare'"),
         ("panel: {gpus: 8}\nlevels: [{size: 4}]\n", "a level has no name"),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The paper's field, and ours.
 FIELD = "gfs,fgd,cafgd,mcg,drr,fft,compass-abs,compass-jit"
+#: Who schedules NVLink domains.
+DOMAIN_FIELD = "hierarchical-best-fit,tightest-rack,hierarchical-spread,hierarchical,hierarchical-jit"
 #: The sample that the package ships: a contended day, generated.
 SAMPLE = "demo"
 #: What `--out` writes beside the run directories; by it a later run knows what it may replace.
@@ -36,8 +38,13 @@ def register(app: typer.Typer) -> None:
 def compare(
     trace: options.TraceArgument,
     schedulers: Annotated[
-        str, typer.Option(metavar="A,B,C", help="compass schedulers lists them; parameters as in fft:period=600.")
-    ] = FIELD,
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="compass schedulers lists them; parameters as in fft:period=600. By default the paper's and "
+            "ours; with --topology those that know domains.",
+        ),
+    ] = None,
     day: options.DayOption = None,
     window: options.WindowOption = None,
     eta: options.EtaOption = 0.9,
@@ -73,9 +80,10 @@ def compare(
         check_target(out, existing, (COMPARISON,))
     if html is not None:
         _check_report(html, force)
-    choices = _choices(schedulers)
-    parameters = options.parse_settings(settings, [choice.scheduler for choice in choices])
     domains = options.load_topology(topology)
+    field = FIELD if domains is None or domains.panels_per_domain == 1 else DOMAIN_FIELD
+    choices = _choices(field if schedulers is None else schedulers)
+    parameters = options.parse_settings(settings, [choice.scheduler for choice in choices])
     workload = options.load_workload(
         trace, format_name, skip_bad_rows, refill_tail, seed, day, window, domains, quiet or as_json, any_order,
         capacity,

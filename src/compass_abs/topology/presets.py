@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from compass_abs.model import CAPACITIES
 from compass_abs.topology.topology import Level, Topology, TopologyError
 
 
@@ -60,6 +61,9 @@ def read_topology(path: Path) -> Topology:
         size: Any = level.get("size")
         levels.append(Level(str(level.get("name", "")), size, level.get("usable", size)))
     gpus: Any = panel.get("gpus")
+    if type(gpus) is int and gpus not in CAPACITIES:
+        known = ", ".join(map(str, CAPACITIES))
+        raise TopologyError(f"{path}: panel: gpus is {gpus}, expected one of {known}: panels fragment as nodes do")
     return Topology(str(table.get("name", path.stem)), gpus, tuple(levels), str(panel.get("name", "panel")))
 
 

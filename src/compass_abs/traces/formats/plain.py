@@ -39,7 +39,8 @@ def _job(values: Sequence[str], capacity: int, submitted: float) -> JobRow | Lef
     job_id, instances, gpus, _, duration, priority, movable, pool, deadline, pause = values
     each = count(gpus, "gpus")
     if each > capacity:
-        raise BadValueError("gpus", gpus, f"at most {capacity}, the GPUs of a node (--capacity changes it)")
+        known = f"at most {capacity}, the GPUs of a node (--capacity changes it) or of a domain (--topology does)"
+        raise BadValueError("gpus", gpus, known)
     service = seconds(duration, "duration")
     if not service:
         raise BadValueError("duration", duration, "a number of seconds > 0")
