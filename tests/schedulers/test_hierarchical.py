@@ -51,11 +51,19 @@ def check_bounds(levels: tuple[LevelMeasure, ...]) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_hierarchical_of_single_panels_decides_as_the_flat_scheduler_event_for_event(seed: int) -> None:
     rng, nodes = random.Random(seed), 7
-    flat, tiers = CompassAbs(ClusterState(nodes)), of_domains(PRESETS["hgx"], nodes)
+    names = PRESETS["hgx"].panel_names(nodes)
+    flat, tiers = CompassAbs(ClusterState(names)), of_domains(PRESETS["hgx"], nodes)
     running: list[str] = []
-    moves = 0
+    moves = lost = 0
     for event in range(1500):
-        if running and rng.random() < 0.47:
+        if rng.random() < 0.06:
+            away = [node.name for node in flat.state.nodes if node.status is not NodeStatus.UP]
+            name = away[0] if away else rng.choice(names)
+            status = NodeStatus.UP if away else rng.choice(tuple(NodeStatus))
+            expected, found = flat.set_status(name, status, SITUATION), tiers.set_status(name, status, SITUATION)
+            running = [job_id for job_id in running if job_id in flat.state.gangs]
+            lost += len(expected.lost)
+        elif running and rng.random() < 0.47:
             job_id = running.pop(rng.randrange(len(running)))
             expected, found = flat.finish(job_id, SITUATION), tiers.finish(job_id, SITUATION)
         else:
@@ -68,6 +76,7 @@ def test_hierarchical_of_single_panels_decides_as_the_flat_scheduler_event_for_e
         assert found == expected
         moves += len(found.migrations)
     assert moves > 100
+    assert lost >= 5
 
 
 # ---- lives
