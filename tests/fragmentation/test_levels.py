@@ -171,6 +171,19 @@ def test_arc_flow_on_large_demands_agrees_with_patterns(capacity: int) -> None:
         assert minimum_used_at(counts, capacity) == fewest_used(counts, capacity).used_nodes, counts
 
 
+def test_exact_measures_of_many_small_instances_on_72_panels_need_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gangs of 2, 3, 5, 7 and 9 panels without enough fillers: each such demand took the solver up to minutes."""
+    monkeypatch.setattr("compass_abs.fragmentation.arc_flow.solve", lambda program: pytest.fail("asked the solver"))
+    rng = random.Random(0)
+    for _ in range(200):
+        counts = [0] * 73
+        for size in (1, 2, 3, 5, 7, 9):
+            counts[size] = rng.randint(1, 20)
+        total = sum(size * count for size, count in enumerate(counts))
+        assert inherent_at(counts, 72) == (total % 72 > 0)
+        assert minimum_used_at(counts, 72) == -(-total // 72)
+
+
 def test_exact_measures_of_72_panels_are_found() -> None:
     # 5 × 40 leave 32 each; two 16s fill one.
     counts = [0] * 73

@@ -19,9 +19,10 @@ def inherent_at(counts: Sequence[int], capacity: int) -> int:
     if capacity in CAPACITIES:
         return inherent(counts, capacity)
     _check(counts, capacity)
-    if is_filled(counts, capacity):
-        return int(sum(size * count for size, count in enumerate(counts)) % capacity > 0)
-    return _solved(tuple(counts), capacity, 0, 1)
+    least = int(sum(size * count for size, count in enumerate(counts)) % capacity > 0)
+    if is_filled(counts, capacity) or fills_one_by_one(counts, capacity):
+        return least
+    return _solved(tuple(counts), capacity, 0, 1, least)
 
 
 def minimum_used_at(counts: Sequence[int], capacity: int) -> int:
@@ -30,9 +31,9 @@ def minimum_used_at(counts: Sequence[int], capacity: int) -> int:
         return minimum_used(counts, capacity)
     _check(counts, capacity)
     least = -(-sum(size * count for size, count in enumerate(counts)) // capacity)
-    if first_fit_decreasing(counts, capacity) == least:
+    if first_fit_decreasing(counts, capacity) == least or fills_one_by_one(counts, capacity):
         return least
-    return _solved(tuple(counts), capacity, 1, 1)
+    return _solved(tuple(counts), capacity, 1, 1, least)
 
 
 def filling_margin(counts: Sequence[int], capacity: int) -> int:
@@ -76,9 +77,49 @@ def first_fit_decreasing(counts: Sequence[int], capacity: int) -> int:
     return used
 
 
+def fills_one_by_one(counts: Sequence[int], capacity: int) -> bool:
+    """Whether nodes are filled to the last member by taking the largest item and whatever completes it.
+
+    What is left then fits one node, so no packing has fewer partial nodes, nor fewer used ones. Many small items are
+    nearly always packed so, and take the solver longest: minutes on nodes of 72.
+    """
+    left = list(counts)
+    total = sum(size * count for size, count in enumerate(left))
+    while total >= capacity:
+        largest = max(size for size, count in enumerate(left) if count)
+        left[largest] -= 1
+        if not _take_exactly(left, capacity - largest):
+            return False
+        total -= capacity
+    return True
+
+
+def _take_exactly(left: list[int], wanted: int) -> bool:
+    """Takes items that add up to this, as large ones as can be; False, and nothing taken, if none do."""
+    sizes = [size for size in range(1, wanted + 1) if left[size]]
+    # Bit s of reached[k] is set when the first k sizes have items that add up to s.
+    reached, within = [1], (2 << wanted) - 1
+    for size in sizes:
+        sums, more, number = reached[-1], left[size], 1
+        while more:
+            taken = min(number, more)
+            sums |= sums << taken * size & within
+            more, number = more - taken, 2 * number
+        reached.append(sums)
+    if not reached[-1] >> wanted & 1:
+        return False
+    for k in range(len(sizes) - 1, -1, -1):
+        size = sizes[k]
+        most = min(left[size], wanted // size)
+        number = next(n for n in range(most, -1, -1) if reached[k] >> wanted - n * size & 1)
+        left[size] -= number
+        wanted -= number * size
+    return True
+
+
 @lru_cache(maxsize=4096)
-def _solved(counts: tuple[int, ...], capacity: int, full_cost: int, partial_cost: int) -> int:
-    program = IntegerProgram()
+def _solved(counts: tuple[int, ...], capacity: int, full_cost: int, partial_cost: int, least: int) -> int:
+    program = IntegerProgram(least_cost=least)
     sizes = [size for size, count in enumerate(counts) if count]
     leaving: list[dict[int, int]] = [{} for _ in range(capacity + 1)]
     demand: dict[int, dict[int, int]] = {size: {} for size in sizes}
