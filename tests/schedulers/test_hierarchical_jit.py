@@ -274,7 +274,7 @@ def test_hierarchical_jit_leaves_pinned_jobs_and_says_so() -> None:
     decision = scheduler.admit(Job("rack", 1, 72), SITUATION)
     assert decision.reason is not None
     assert decision.reason.verdict is Verdict.POLICY
-    assert "pinned" in decision.reason.detail
+    assert "pinned: a packing exists, but not around 2 jobs that may not move" in decision.reason.detail
 
 
 def test_hierarchical_jit_with_an_exhausted_budget_waits_and_says_so() -> None:
@@ -295,9 +295,24 @@ def test_hierarchical_jit_uses_no_panel_that_is_not_up() -> None:
     first = scheduler.admit(Job("rack", 1, 72), SITUATION)
     assert [(move.source, move.target // 9) for move in first.before] == [(12, 0)]
     assert set(first.nodes) == set(range(9, 18))
-    second = scheduler.admit(Job("another", 1, 72), SITUATION)
-    assert second.reason is not None
+    scheduler.finish("small", SITUATION)
+    second = scheduler.admit(Job("another", 1, 64), SITUATION)
+    assert second.admitted
+    assert {panel // 9 for panel in second.nodes} == {0}
+    scheduler.finish("another", SITUATION)
+    third = scheduler.admit(Job("third", 1, 72), SITUATION)
+    assert third.reason is not None
+    assert third.reason.verdict is Verdict.CAPACITY
     check(scheduler)
+
+
+def test_hierarchical_jit_says_which_panels_that_are_not_up_keep_a_rack_from_being_whole() -> None:
+    scheduler = of_domains(PRESETS["nvl72-paper"], 2)
+    for panel in (3, 12):
+        scheduler.set_status(scheduler.state.nodes[panel].name, NodeStatus.CORDONED, SITUATION)
+    decision = scheduler.admit(Job("rack", 1, 72), SITUATION)
+    assert decision.reason is not None
+    assert "not around 2 panels that are not up" in decision.reason.detail
 
 
 def test_hierarchical_jit_without_a_topology_says_what_to_do() -> None:

@@ -14,6 +14,7 @@ fewer members in use never need more domains.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from compass_abs.fragmentation.levels import demand_by_level, fewest_used_by_level
 from compass_abs.model import Cause, Instance, Job, Migration
@@ -57,9 +58,7 @@ def plan_domains(
         return shortage
     way = _Planner(state, costs, effort, cause).room(state, level, Room(job.instances, units))
     if way is None:
-        held = sum(not state.job(job_id).movable for job_id in state.gangs)
-        detail = f"a packing exists, but not around the {held} jobs that may not move and the panels that are not up"
-        return Impossible(Obstacle.PINNED if held else Obstacle.EFFORT, detail, {"held": held})
+        return _in_the_way(state, costs)
     moves = [move for wave in way.waves for move in wave.moves]
     detours = len(moves) - len({move.instance for move in moves})
     return Plan(way.waves, way.panels, way.cost, way.bound, detours)
@@ -78,6 +77,19 @@ def _shortage(state: DomainState, job: Job) -> Impossible | None:
     name = state.topology.levels[-1].name
     detail = f"everything together needs {needed} {name}s of {domains}"
     return Impossible(Obstacle.PACKING, detail, {"domains_needed": needed, "domains": domains})
+
+
+def _in_the_way(state: DomainState, costs: Costs) -> Impossible:
+    """Why there is no plan although enough domains exist."""
+    held = sum(not job.movable or inf in costs.charge(job) for job in map(state.job, state.gangs))
+    away = len(state.nodes) - state.available_nodes
+    name = state.topology.panel_name
+    ways = [f"{held} {'job' if held == 1 else 'jobs'} that may not move"] if held else []
+    ways += [f"{away} {name if away == 1 else name + 's'} that {'is' if away == 1 else 'are'} not up"] if away else []
+    detail = (
+        f"a packing exists, but not around {' and '.join(ways)}" if ways else "a packing exists, but no plan was found"
+    )
+    return Impossible(Obstacle.PINNED if held else Obstacle.EFFORT, detail, {"held": held})
 
 
 class SmallOnly:
