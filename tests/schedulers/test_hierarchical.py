@@ -119,6 +119,51 @@ def test_hierarchical_random_lives_keep_invariants_bounds_and_decisions(name: st
     assert movable < 1.0 or held > 50
 
 
+@pytest.mark.parametrize("name", ["dgx2", "nvl72-paper", "nvl72-16", "nvl576-tiered"])
+def test_hierarchical_lives_with_panels_that_come_and_go_keep_invariants_and_use_none_that_is_not_up(name: str) -> None:
+    topology = PRESETS[name]
+    rng = random.Random(name)
+    scheduler = of_domains(topology, 2 if topology.panels_per_domain > 18 else 4)
+    state = scheduler.state
+    running: list[str] = []
+    ended_on_panels_away = 0
+    for event in range(500):
+        away = {node.index for node in state.nodes if node.status is not NodeStatus.UP}
+        chance = rng.random()
+        if chance < 0.12:
+            index = rng.choice(sorted(away)) if away and rng.random() < 0.4 else rng.randrange(len(state.nodes))
+            status = NodeStatus.UP if index in away else rng.choice(tuple(NodeStatus))
+            scheduler.set_status(state.nodes[index].name, status, SITUATION)
+            running = [job_id for job_id in running if job_id in state.gangs]
+        elif running and chance < 0.5:
+            job_id = running.pop(rng.randrange(len(running)))
+            assert isinstance(state, DomainState)
+            ended_on_panels_away += job_id in state.whole and not away.isdisjoint(state.gangs[job_id].nodes)
+            scheduler.finish(job_id, SITUATION)
+        else:
+            decision = scheduler.admit(
+                Job(f"j{event}", rng.choice((1, 1, 2)), random_size(rng, topology, 0.4)), SITUATION
+            )
+            if decision.admitted:
+                running.append(f"j{event}")
+                assert away.isdisjoint(decision.nodes)
+            assert not any(move.target in away for move in decision.migrations)
+        scheduler.check_invariants()
+    assert ended_on_panels_away > 0
+
+
+def test_hierarchical_large_instance_that_ends_on_a_draining_panel_leaves_it_to_nobody() -> None:
+    scheduler = of_domains(PRESETS["nvl72-paper"], 1)
+    wide = admit(scheduler, "wide", 1, 24)
+    name = scheduler.state.nodes[wide.nodes[1]].name
+    scheduler.set_status(name, NodeStatus.DRAINING, SITUATION)
+    scheduler.finish("wide", SITUATION)
+    scheduler.check_invariants()
+    assert scheduler.admit(Job("rack", 1, 72), SITUATION).reason is not None
+    less = admit(scheduler, "less", 1, 64)
+    assert wide.nodes[1] not in less.nodes
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_hierarchical_restored_scheduler_decides_as_the_one_it_replaces(seed: int) -> None:
     rng, topology = random.Random(seed), PRESETS["nvl576-tiered"]

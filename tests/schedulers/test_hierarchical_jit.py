@@ -306,6 +306,33 @@ def test_hierarchical_jit_uses_no_panel_that_is_not_up() -> None:
     check(scheduler)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_hierarchical_jit_lives_with_panels_that_come_and_go_plans_around_them(seed: int) -> None:
+    rng, topology = random.Random(seed), PRESETS["nvl72-paper"]
+    scheduler = of_domains(topology, 4)
+    running: list[str] = []
+    planned = 0
+    for event in range(200):
+        away = {node.index for node in scheduler.state.nodes if node.status is not NodeStatus.UP}
+        chance = rng.random()
+        if chance < 0.08:
+            index = rng.choice(sorted(away)) if away and rng.random() < 0.6 else rng.randrange(36)
+            status = NodeStatus.UP if index in away else rng.choice(tuple(NodeStatus))
+            scheduler.set_status(scheduler.state.nodes[index].name, status, SITUATION)
+            running = [job_id for job_id in running if job_id in scheduler.state.gangs]
+        elif running and chance < 0.45:
+            scheduler.finish(running.pop(rng.randrange(len(running))), SITUATION)
+        else:
+            job = random_job(rng, topology, event, 0.4)
+            decision = scheduler.admit(job, SITUATION)
+            planned += bool(decision.before)
+            running += [job.id] if decision.admitted else []
+            assert away.isdisjoint(decision.nodes)
+            assert not any(move.target in away for move in decision.migrations)
+        check(scheduler)
+    assert planned >= 1
+
+
 def test_hierarchical_jit_says_which_panels_that_are_not_up_keep_a_rack_from_being_whole() -> None:
     scheduler = of_domains(PRESETS["nvl72-paper"], 2)
     for panel in (3, 12):

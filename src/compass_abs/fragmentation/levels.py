@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compass_abs.fragmentation.arc_flow import filling_margin, inherent_at, minimum_used_at
 from compass_abs.fragmentation.exact import minimum_used
-from compass_abs.model import ClusterState, Job
+from compass_abs.model import ClusterState, Job, NodeStatus
 from compass_abs.topology import DomainState
 
 
@@ -152,13 +152,19 @@ def fits_repacked(state: ClusterState, job: Job) -> bool:
 
 
 def demand_by_level(state: DomainState) -> list[list[int]]:
-    """Running instances by the level they live on, and by size in members of it."""
+    """Running instances by the level they live on, and by size in members of it.
+
+    Of those that fit a panel only the ones on panels that are up, as everywhere else.
+    """
     topology = state.topology
     demands = [state.demand.copy(), *([0] * (level.usable + 1) for level in topology.levels)]
     for job in state.whole.values():
         level, units = topology.demand(job.gpus)
         demands[level][units] += job.instances
-        demands[0][state.capacity] -= job.instances * topology.panels_of(job.gpus)
+        pieces = job.instances * topology.panels_of(job.gpus)
+        if state.available_nodes < len(state.nodes):
+            pieces = sum(state.nodes[panel].status is NodeStatus.UP for panel in state.gangs[job.id].nodes)
+        demands[0][state.capacity] -= pieces
     return demands
 
 

@@ -179,7 +179,11 @@ class Tier(Housing):
 
     def _forget(self, gang: Gang) -> None:
         for number in range(len(gang.nodes)):
-            self._give_back(self._members.pop(Instance(gang.job.id, number)))
+            members = self._members.pop(Instance(gang.job.id, number))
+            self._give_back(members)
+            for member in members:
+                # One that is not up any more stays nobody's to give.
+                self.settle(member)
 
     # ---- what the tier above does
 
