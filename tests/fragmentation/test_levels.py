@@ -14,7 +14,7 @@ from compass_abs.fragmentation.arc_flow import (
 )
 from compass_abs.fragmentation.levels import fits_repacked, measure_levels
 from compass_abs.fragmentation.pattern_program import fewest_partial_count, fewest_used
-from compass_abs.model import Job
+from compass_abs.model import Job, NodeStatus
 from compass_abs.topology import PRESETS, DomainState, Level, Topology
 
 
@@ -203,6 +203,16 @@ def test_levels_of_a_rack_count_shared_panels_as_panels() -> None:
     assert (racks.partial, racks.unavoidable, racks.avoidable) == (2, 1, 1)
     assert [(r.domain, r.anchors, r.units, r.free) for r in racks.regions] == [(0, (3,), 1, 5), (1, (), 1, 8)]
     assert [racks.sif_of(region) for region in racks.regions] == [1 / 9, 1 / 9]
+
+
+def test_levels_count_a_panel_that_is_not_up_as_one_in_use() -> None:
+    state = DomainState(18, PRESETS["nvl72-paper"])
+    state.place(Job("wide", 1, 64), list(range(8)))
+    for panel in (8, 17):
+        state.set_status(state.nodes[panel].name, NodeStatus.CORDONED)
+    _, racks = measure_levels(state)
+    assert (racks.demand[8], racks.demand[1]) == (1, 2)
+    assert (racks.partial, racks.unavoidable, racks.empty) == (1, 1, 0)
 
 
 def test_a_job_fits_repacked_exactly_when_a_packing_of_all_levels_exists() -> None:

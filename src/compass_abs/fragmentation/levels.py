@@ -86,7 +86,8 @@ def measure_levels(state: ClusterState) -> tuple[LevelMeasure, ...]:
         )
     ]
     if isinstance(state, DomainState):
-        in_use = [bool(node.contents) for node in state.nodes]
+        # A panel that isn't up keeps its domain from being whole, as one does that nobody may move.
+        in_use = [bool(node.contents) or node.status is not NodeStatus.UP for node in state.nodes]
         for number, level in enumerate(state.topology.levels, start=1):
             regions, in_use = _regions(state, number, level.usable, in_use)
             demand = [0] * (level.usable + 1)
