@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from benchmarks.churn import Churn, rates_side_by_side
+from compass_abs.fragmentation.levels import fits_repacked
 from compass_abs.model import Job
 from compass_abs.planner import FewestMoves, Plan
 from compass_abs.planner.domains import plan_domains
@@ -20,6 +21,9 @@ TOPOLOGY = PRESETS["nvl72-paper"]
 SIZES = (1, 2, 4, 8, 16, 24, 32, 72)
 WEIGHTS = (30, 9, 17, 26, 6, 2, 4, 1.5)
 DOMAINS = (10, 100, 1_000, 10_000)
+#: Instances of so many panels leave gaps that no other fits into.
+AWKWARD = (5, 7, 11, 13, 17, 19, 23, 29, 31, 36, 37)
+FLAT_DOMAINS = (2, 4, 8)
 ROUNDS, CHUNK, COUNTED, PLANS = 40, 500, 5_000, 10
 SLOWEST = 1.5
 
@@ -42,6 +46,34 @@ def main() -> None:
         print(
             f"plan for a rack-sized gang, {domains:>6,} racks: {median(times):8.1f} ms p50, {times[-1]:8.1f} ms at most"
         )
+    for domains in FLAT_DOMAINS:
+        times = sorted(awkward_plan_times(domains))
+        print(f"plan on {domains} flat domains of 72 panels: {median(times):8.1f} ms p50, {times[-1]:8.1f} ms at most")
+
+
+def awkward_plan_times(domains: int) -> list[float]:
+    """Milliseconds of CPU for plans on flat domains of 72 panels, full of instances that hardly fit side by side."""
+    topology, found, seed = PRESETS["nvl576"], list[float](), 0
+    while len(found) < PLANS:
+        rng, seed = random.Random(seed), seed + 1
+        state = DomainState(domains * topology.panels_per_domain, topology)
+        for number in range(40 * domains):
+            units, first = rng.choice(AWKWARD), 72 * rng.randrange(domains)
+            empty = [panel for panel in range(first, first + 72) if not state.nodes[panel].contents]
+            if len(empty) >= units:
+                state.place(Job(f"j{number:04}", 1, 8 * units), empty[:units])
+        for job_id in list(state.gangs):
+            if rng.random() < 0.25:
+                state.release(job_id)
+        wanted = Job("wanted", 1, 8 * rng.choice(AWKWARD))
+        if state.room(wanted.gpus) or wanted.gpus > state.free_gpus or not fits_repacked(state, wanted):
+            continue
+        start = time.process_time()
+        outcome = plan_domains(state, wanted, FewestMoves())
+        found.append(1000 * (time.process_time() - start))
+        if not isinstance(outcome, Plan):
+            raise SystemExit(f"no plan on {domains} domains of 72, although a packing exists: {outcome}")
+    return found
 
 
 def most_growth(values: Sequence[float]) -> float:
