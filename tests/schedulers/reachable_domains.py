@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Any
 
 from compass_abs.model import Decision, Job
@@ -62,8 +63,23 @@ def gangs_of(topology: Topology, shape: Shape, reverse: bool) -> Gangs:
     return gangs[::-1] if reverse else gangs
 
 
-def explore_domains(make: Callable[[], Scheduler], topology: Topology) -> Iterator[tuple[Scheduler, Decision]]:
-    """Each (state, last decision) reachable by jobs of one instance, to the end, in two arrangements of each shape."""
+def departures(gangs: Gangs, most_instances: int) -> list[tuple[int, ...]]:
+    """Which instances may leave together, those that look alike and are at the same place once."""
+    found: dict[tuple[tuple[int, tuple[int, ...]], ...], tuple[int, ...]] = {}
+    for count in range(1, most_instances + 1):
+        for chosen in combinations(range(len(gangs)), count):
+            if len({gangs[k][0] for k in chosen}) == 1:
+                found[tuple((gangs[k][0], tuple(gangs[k][1])) for k in chosen)] = chosen
+    return list(found.values())
+
+
+def explore_domains(
+    make: Callable[[], Scheduler], topology: Topology, most_instances: int = 1
+) -> Iterator[tuple[Scheduler, Decision]]:
+    """Each (state, last decision) reachable by jobs of so many instances, in two arrangements of each shape.
+
+    Instances that leave together do so from every place: any of equal size may be those of one job.
+    """
     sizes = [*range(1, topology.panel_gpus + 1)]
     for level in range(len(topology.levels)):
         members = topology.gpus(level) // topology.levels[level].usable
@@ -77,14 +93,18 @@ def explore_domains(make: Callable[[], Scheduler], topology: Topology) -> Iterat
         shape = queue.popleft()
         for reverse in (False, True):
             gangs = gangs_of(topology, shape, reverse)
-            departures = {gang: k for k, gang in enumerate((gpus, tuple(panels)) for gpus, panels in gangs)}
-            for gpus, leaving in [*((gpus, -1) for gpus in sizes), *((0, k) for k in departures.values())]:
+            arrivals = [Job("new", count, gpus) for gpus in sizes for count in range(1, most_instances + 1)]
+            for event in [*arrivals, *departures(gangs, most_instances)]:
                 scheduler = make()
-                scheduler.restore((Job(f"j{k:02}", 1, each), panels) for k, (each, panels) in enumerate(gangs))
-                if gpus:
-                    decision = scheduler.admit(Job("new", 1, gpus), situation)
+                leaving = () if isinstance(event, Job) else event
+                running = [(Job(f"j{k:02}", 1, own[0]), own[1]) for k, own in enumerate(gangs) if k not in leaving]
+                if isinstance(event, Job):
+                    scheduler.restore(running)
+                    decision = scheduler.admit(event, situation)
                 else:
-                    decision = scheduler.finish(f"j{leaving:02}", situation)
+                    together = [panel for k in event for panel in gangs[k][1]]
+                    scheduler.restore([*running, (Job("gone", len(event), gangs[event[0]][0]), together)])
+                    decision = scheduler.finish("gone", situation)
                 yield scheduler, decision
                 assert isinstance(scheduler.state, DomainState)
                 after = shape_of(scheduler.state)

@@ -221,10 +221,10 @@ def test_hierarchical_refuses_what_fits_no_domain_as_a_mistake() -> None:
 # ---- every reachable state of small shapes
 
 
-def explore_to_the_end(gpus: int, levels: tuple[int, ...], domains: int) -> None:
+def explore_to_the_end(gpus: int, levels: tuple[int, ...], domains: int, most_instances: int = 1) -> None:
     topology = Topology("small", gpus, tuple(Level(f"level {k}", size, size) for k, size in enumerate(levels)))
     held = 0
-    for scheduler, decision in explore_domains(lambda: of_domains(topology, domains), topology):
+    for scheduler, decision in explore_domains(lambda: of_domains(topology, domains), topology, most_instances):
         scheduler.check_invariants()
         if decision.reason is not None:
             assert not decision.migrations
@@ -253,7 +253,7 @@ def explore_to_the_end(gpus: int, levels: tuple[int, ...], domains: int) -> None
 def test_hierarchical_every_reachable_state_of_small_shapes_keeps_the_bounds(
     gpus: int, levels: tuple[int, ...], domains: int
 ) -> None:
-    explore_to_the_end(gpus, levels, domains)
+    explore_to_the_end(gpus, levels, domains, most_instances=2)
 
 
 @pytest.mark.slow
