@@ -88,11 +88,11 @@ class ClusterState:
 
     def histogram(self) -> list[int]:
         """How many nodes that are up have f free GPUs, for f from 0 to the capacity."""
-        return [len(bucket) for bucket in self.by_free]
+        return [bucket.size for bucket in self.by_free]
 
     def room(self, gpus: int) -> int:
         """How many instances of this size fit now, without moving anything."""
-        return sum(len(self.by_free[f]) * (f // gpus) for f in range(gpus, self.capacity + 1))
+        return sum([bucket.size * (f // gpus) for f, bucket in enumerate(self.by_free[gpus:], gpus)])
 
     def most_instances(self, gpus: int) -> int:
         """How many instances of this size the nodes that are up could hold if they were empty."""

@@ -6,6 +6,9 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from compass_abs.model import ClusterState, Decision, Job, Migration, NodeStatus, Reason, Verdict, check_state
 
+# An attribute of an enumeration takes a call to look up.
+_CAPACITY, _FRAGMENTATION = Verdict.CAPACITY, Verdict.FRAGMENTATION
+
 
 class Situation:
     """What the driver knows and a scheduler doesn't: the time, who waits, and when running jobs should end.
@@ -115,8 +118,9 @@ class Scheduler(ABC):
 
     def blocked(self, job: Job, detail: str = "") -> Decision:
         """A refusal for lack of GPUs, or of GPUs in the right places."""
-        enough = self.state.free_gpus >= job.total_gpus
-        return self.refuse(job, Verdict.FRAGMENTATION if enough else Verdict.CAPACITY, detail)
+        # Whoever waits is refused once an event.
+        demand, free = job.instances * job.gpus, self.state.free_gpus
+        return Decision(job, reason=Reason(_FRAGMENTATION if free >= demand else _CAPACITY, demand, free, detail))
 
     def start(self, job: Job, nodes: Sequence[int], before: tuple[Migration, ...] = ()) -> Decision:
         """An admission onto these nodes, applied."""

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 
 from compass_abs.model import ClusterState, Decision, Job, Verdict
 from compass_abs.schedulers.base import Scheduler, Situation
-from compass_abs.schedulers.demand import RecentDemand, most_popular, stranded
-from compass_abs.schedulers.histogram import added, choose_by_growth
+from compass_abs.schedulers.demand import RecentDemand, most_popular, stranded, stranded_by_both
+from compass_abs.schedulers.histogram import added, choose_by_growth, choose_empty
 from compass_abs.schedulers.parameters import Within
 
 # Constants of the public code (pkg/utils/predict.go, analysis/predict/my_predict.py).
@@ -59,15 +59,14 @@ class ContextAwareFgd(Scheduler):
         self._wait, self._patience, self._peak = wait, patience, peak
         size = state.capacity
         self._recent = RecentDemand(size, (_LONG_WINDOW, _SHORT_WINDOW, _SHORTEST_WINDOW))
+        _, self._short, self._shortest = self._recent.weights
+        #: The long-term demand, its sum, and F under it.
         self._long = [0] * (size + 1)
-        self._long_total = 1
-        #: F under the latest 400 and the latest 50 submissions; None until somebody asks after a submission.
-        self._short_table: list[int] | None = None
-        self._short_total = 1
-        self._shortest_table: list[int] | None = None
-        #: The latest mix of short and long, and the weight of the long one in it.
-        self._mixed: list[int] = []
-        self._mixed_share = -1
+        self._long_total = 0
+        self._long_table = [0] * (size + 1)
+        #: The latest other table, and the duration that it is for; None when a submission came since.
+        self._table: list[int] = []
+        self._table_for: float | None = None
         # A node costs more the emptier it gets beyond proportion: then the tightest fit is the steepest descent.
         self._tight = [-(free * free) for free in range(size + 1)]
         #: When each job that was held was first refused.
@@ -81,47 +80,50 @@ class ContextAwareFgd(Scheduler):
             return
         recent = self._recent
         recent.note(job)
-        self._short_table = self._shortest_table = None
-        self._mixed_share = -1
+        self._table_for = None
         if recent.seen % (_SHORT_WINDOW if recent.seen <= _LONG_WINDOW else _LONG_WINDOW) == 0:
-            popular = most_popular(recent.weights[0], _POPULAR)
-            self._long, self._long_total = stranded(popular), sum(popular)
+            self._long = most_popular(recent.weights[0], _POPULAR)
+            self._long_total, self._long_table = sum(self._long), stranded(self._long)
 
     def table(self, duration: float | None) -> list[int]:
         """F(f), in some unit, under the demand that a job of this duration meets; best fit at first."""
         if self._recent.seen < _SHORT_WINDOW:
             return self._tight
-        if duration is not None and duration < _SHORT_JOB:
-            if self._shortest_table is None:
-                self._shortest_table = stranded(self._recent.weights[2])
-            return self._shortest_table
-        share = round(long_term_share(duration) * _UNIT)
-        if share == _UNIT:
-            return self._long
-        if self._short_table is None:
-            self._short_table = stranded(self._recent.weights[1])
-            self._short_total = sum(self._recent.weights[1])
+        if duration is None or duration >= _LONG_JOB:
+            return self._long_table
         # A job that waits is tried again and again under the same demand.
-        if self._mixed_share != share:
-            old, new = share * self._short_total, (_UNIT - share) * self._long_total
-            self._mixed = [old * a + new * b for a, b in zip(self._long, self._short_table, strict=True)]
-            self._mixed_share = share
-        return self._mixed
+        if duration != self._table_for:
+            self._table_for = duration
+            self._table = self._mixed(duration)
+        return self._table
+
+    def _mixed(self, duration: float) -> list[int]:
+        if duration < _SHORT_JOB:
+            return stranded(self._shortest)
+        share = round(long_term_share(duration) * _UNIT)
+        short = self._short
+        return stranded_by_both(self._long, share * sum(short), short, (_UNIT - share) * self._long_total)
 
     def admit(self, job: Job, situation: Situation) -> Decision:
         """Starts the job, unless waiting a little may spare the cluster some fragmentation."""
         state, gpus = self.state, job.gpus
         if gpus > state.capacity:
             state.check_job(job)
-        table = self.table(job.duration)
-        nodes = choose_by_growth(state, gpus, job.instances, table)
+        if job.instances * job.gpus > state.free_gpus:
+            return self.blocked(job)
+        if gpus == state.capacity:
+            # Whole nodes add no fragmentation, whatever the demand is: F is 0 on full and on empty ones.
+            nodes = choose_empty(state, job.instances)
+        else:
+            table = self.table(job.duration)
+            nodes = choose_by_growth(state, gpus, job.instances, table)
+            off_peak = state.free_gpus > self._free_off_peak
+            if nodes and off_peak and self._wait and table is not self._tight and added(state, gpus, nodes, table) > 0:
+                until = self._hold_until(job, situation.now)
+                if until > situation.now:
+                    return self.refuse(job, Verdict.POLICY, "held: starting now would fragment the cluster", until)
         if nodes is None:
             return self.blocked(job)
-        off_peak = state.free_gpus > self._free_off_peak
-        if off_peak and self._wait and table is not self._tight and added(state, gpus, nodes, table) > 0:
-            until = self._hold_until(job, situation.now)
-            if until > situation.now:
-                return self.refuse(job, Verdict.POLICY, "held: starting now would fragment the cluster", until)
         self._held.pop(job.id, None)
         state.place(job, nodes)
         return Decision(job, tuple(nodes))

@@ -49,6 +49,15 @@ def stranded(weights: Sequence[int]) -> list[int]:
     return table
 
 
+def stranded_by_both(weights: Sequence[int], parts: int, others: Sequence[int], other_parts: int) -> list[int]:
+    """`stranded` under a mix of two demands, each of so many parts."""
+    table, larger = [0] * len(weights), 0
+    for free in range(len(weights) - 1, -1, -1):
+        table[free] = free * larger
+        larger += parts * weights[free] + other_parts * others[free]
+    return table
+
+
 def descent(table: Sequence[int], gpus: int) -> tuple[int, ...]:
     """The free counts by ascending growth of F, the smaller on ties."""
     return preference(len(table) - 1, gpus, lambda free: table[free - gpus] - table[free])
@@ -82,18 +91,23 @@ class RecentDemand:
         #: Per length, longest first.
         self.weights = [[0] * (capacity + 1) for _ in lengths]
         self.seen = 0
-        self._lengths = sorted(lengths, reverse=True)
-        self._jobs = [(0, 0)] * self._lengths[0]
+        lengths = sorted(lengths, reverse=True)
+        self._windows = tuple(zip(lengths, self.weights, strict=True))
+        self._jobs = [(0, 0)] * lengths[0]
+        self._known: dict[tuple[int, int], tuple[int, int]] = {}
 
     def note(self, job: Job) -> None:
         """Counts a submission, and forgets for each length the one that falls out of it."""
-        jobs, gpus, instances, seen = self._jobs, job.gpus, job.instances, self.seen
+        jobs, seen, new = self._jobs, self.seen, (job.gpus, job.instances)
+        # Equal ones share an object: what fell out of a long memory is then still in a cache of the processor.
+        new = self._known.setdefault(new, new)
         size = len(jobs)
-        for length, weights in zip(self._lengths, self.weights, strict=True):
-            gone_gpus, gone_instances = jobs[(seen - length) % size]
-            weights[gone_gpus] -= gone_instances
-            weights[gpus] += instances
-        jobs[seen % size] = (gpus, instances)
+        for length, weights in self._windows:
+            old = jobs[(seen - length) % size]
+            if old is not new:
+                weights[old[0]] -= old[1]
+                weights[new[0]] += new[1]
+        jobs[seen % size] = new
         self.seen = seen + 1
 
 

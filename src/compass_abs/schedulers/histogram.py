@@ -7,6 +7,7 @@ counts that exist, so a gang costs O(capacity) an instance on the histogram.
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 
 from compass_abs.model import ClusterState, Decision, Job
 from compass_abs.schedulers.base import Scheduler, Situation
@@ -17,7 +18,7 @@ Order = Sequence[int]
 
 def preference(capacity: int, gpus: int, key: Callable[[int], int]) -> tuple[int, ...]:
     """The free counts that hold an instance of `gpus`, by ascending key; the smaller count on ties."""
-    return tuple(sorted(range(gpus, capacity + 1), key=lambda free: (key(free), free)))
+    return tuple(free for _, free in sorted((key(free), free) for free in range(gpus, capacity + 1)))
 
 
 def choose_node(state: ClusterState, order: Order) -> int:
@@ -25,7 +26,7 @@ def choose_node(state: ClusterState, order: Order) -> int:
     buckets = state.by_free
     for free in order:
         bucket = buckets[free]
-        if bucket:
+        if bucket.size:
             return bucket.first()
     return -1
 
@@ -35,11 +36,30 @@ def choose_nodes(state: ClusterState, gpus: int, count: int, order: Order) -> li
     if count == 1:
         node = choose_node(state, order)
         return None if node < 0 else [node]
+    if 2 * gpus > state.capacity:
+        return _on_separate_nodes(state, count, order)
     if state.room(gpus) < count:
         return None
     after = Hypothetical(state)
-    left = after.histogram
-    return [after.take(next(free for free in order if left[free]), gpus) for _ in range(count)]
+    left, nodes = after.histogram, []
+    for _ in range(count):
+        for free in order:
+            if left[free]:
+                nodes.append(after.take(free, gpus))
+                break
+    return nodes
+
+
+def _on_separate_nodes(state: ClusterState, count: int, order: Order) -> list[int] | None:
+    """A node for each instance where no node takes two of them."""
+    nodes: list[int] = []
+    for free in order:
+        bucket = state.by_free[free]
+        if bucket.size:
+            nodes += islice(bucket, count - len(nodes))
+            if len(nodes) == count:
+                return nodes
+    return None
 
 
 class Hypothetical:
@@ -72,6 +92,12 @@ class Hypothetical:
         return node
 
 
+def choose_empty(state: ClusterState, count: int) -> list[int] | None:
+    """As `choose_nodes` for whole nodes, on which no rule has a preference: the lowest that are empty."""
+    bucket = state.by_free[state.capacity]
+    return list(islice(bucket, count)) if bucket.size >= count else None
+
+
 def choose_by_growth(
     state: ClusterState, gpus: int, count: int, table: Sequence[int], pull: int = 0
 ) -> list[int] | None:
@@ -81,12 +107,12 @@ def choose_by_growth(
         return choose_nodes(state, gpus, count, order)
     # Rules whose table changes with every job come here: looking at what exists beats sorting what might.
     buckets = state.by_free
-    best, best_growth = None, 0
+    best, least = None, 0
     for free in range(gpus, state.capacity + 1):
-        if buckets[free]:
+        if buckets[free].size:
             growth = table[free - gpus] - table[free] + pull * free
-            if best is None or growth < best_growth:
-                best, best_growth = buckets[free], growth
+            if best is None or growth < least:
+                best, least = buckets[free], growth
     return None if best is None else [best.first()]
 
 
@@ -111,6 +137,9 @@ class HistogramScheduler(Scheduler):
         state = self.state
         if job.gpus > state.capacity:
             state.check_job(job)
+        # Most that wait do so for lack of GPUs: that is seen without looking where they are.
+        if job.instances * job.gpus > state.free_gpus:
+            return self.blocked(job)
         nodes = choose_nodes(state, job.gpus, job.instances, self.order(job, situation))
         if nodes is None:
             return self.blocked(job)

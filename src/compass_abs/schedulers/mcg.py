@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 
 from compass_abs.model import ClusterState, Decision, Job
 from compass_abs.schedulers.base import Scheduler, Situation
-from compass_abs.schedulers.demand import WEEK, DemandHistory, PendingDemand, stranded
-from compass_abs.schedulers.histogram import added, choose_by_growth
+from compass_abs.schedulers.demand import WEEK, DemandHistory, PendingDemand, stranded_by_both
+from compass_abs.schedulers.histogram import added, choose_by_growth, choose_empty
 from compass_abs.schedulers.parameters import Within
 
 # Weights of the mix are kept in whole units, so that F is a whole number and equal keys are exactly equal.
@@ -67,8 +67,7 @@ class McgSched(Scheduler):
             total, waiting = sum(past) or 1, sum(pending)
             new = self._share if waiting else 0
             waiting = waiting or 1
-            old, new = (_UNIT - new) * waiting, new * total
-            self._table = stranded([old * a + new * b for a, b in zip(past, pending, strict=True)])
+            self._table = stranded_by_both(past, (_UNIT - new) * waiting, pending, new * total)
             self._unit = _UNIT * total * waiting
             self._pull = round(self._load * self._unit)
         return self._table
@@ -78,8 +77,13 @@ class McgSched(Scheduler):
         state = self.state
         if job.gpus > state.capacity:
             state.check_job(job)
-        table = self.table(situation)
-        nodes = choose_by_growth(state, job.gpus, job.instances, table, self._pull)
+        if job.instances * job.gpus > state.free_gpus:
+            return self.blocked(job)
+        if job.gpus == state.capacity:
+            nodes = choose_empty(state, job.instances)
+        else:
+            table = self.table(situation)
+            nodes = choose_by_growth(state, job.gpus, job.instances, table, self._pull)
         if nodes is None:
             return self.blocked(job)
         state.place(job, nodes)
