@@ -1,23 +1,27 @@
 """Writes docs/baselines-results.md: every scheduler on Venus days and on synthetic GFS days, nothing left out.
 
-    python -m benchmarks.baselines_results            prints the page
-    python -m benchmarks.baselines_results --write    replaces docs/baselines-results.md
+    python -m benchmarks.baselines_results                  prints the page
+    python -m benchmarks.baselines_results --write          replaces docs/baselines-results.md
+    python -m benchmarks.baselines_results --rows FILE      keeps what it measures there, and goes on where it stopped
 
 Venus days need the real trace (COMPASS_TRACES, or ../shared/traces beside the checkout); without it that part is left
-out. About half an hour on one core.
+out. Most of the time goes to the exact programs of `sif-opt-moves` and `fft`.
 """
 
+import argparse
+import json
 import os
 import random
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from textwrap import wrap
 
-from compass_abs.model import ClusterState
+from compass_abs.model import ClusterState, Job
 from compass_abs.queues.registry import make_queue
 from compass_abs.schedulers.base import Situation
 from compass_abs.schedulers.registry import describe, make_scheduler, parse_choice
@@ -66,6 +70,8 @@ CHOICES = (
     "random",
     "spread",
 )
+#: An exact program after every event, or every minute: what `--leave-out` may leave out of the GFS days.
+SLOW = ("sif-opt-moves", "fft:period=60")
 QUEUES = ("fifo", "sjf", "backfill", "backfill16", "gfs_artifact")
 QUEUED = (BOUND, "compass-abs", "compass-jit", "fft", "drr", "gfs", "slurm")
 ETA = 0.9
@@ -75,23 +81,60 @@ GFS_DAYS, GFS_SEED = 8, 1
 HISTORY_DAYS = 7
 
 
+METRICS = ("ajct", "afr", "agu", "migrations_per_job", "delay_mean")
+
+
 @dataclass(slots=True)
 class Row:
     """What one choice came to, day by day."""
 
-    summaries: list[Summary] = field(default_factory=list)
-    seconds: float = 0.0
+    days: list[dict[str, float | None]] = field(default_factory=list)
 
     def mean(self, metric: str) -> float:
         """The mean of a metric over the days that have it: AFR and AGU need somebody to wait."""
-        return mean(value for summary in self.summaries if (value := getattr(summary, metric)) is not None)
+        return mean(value for each in self.days if (value := each[metric]) is not None)
+
+    @property
+    def seconds(self) -> float:
+        """Processor time of all days."""
+        return sum(each["seconds"] or 0.0 for each in self.days)
+
+
+class Measured:
+    """What was measured, by trace, day, queue and choice; in a file, if it is to outlive this process."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[tuple[object, ...], dict[str, float | None]] = {}
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                key, values = json.loads(line)
+                self._known[tuple(key)] = values
+
+    def get(self, trace: Trace, number: int, queue: str, choice: str) -> dict[str, float | None]:
+        """The metrics of one day under one scheduler; measured now, unless they are known."""
+        key = (trace.name, number, queue, choice)
+        if key not in self._known:
+            summary, seconds = run(trace, number, choice, queue)
+            self._known[key] = {metric: getattr(summary, metric) for metric in METRICS} | {"seconds": seconds}
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([key, self._known[key]]) + "\n")
+            print(f"  {' '.join(map(str, key))}: {seconds:.1f} s", file=sys.stderr, flush=True)
+        return self._known[key]
+
+
+@cache
+def nodes_for(jobs: tuple[Job, ...]) -> int:
+    """N(η) for these jobs."""
+    return cluster_size(jobs, ETA)
 
 
 def run(trace: Trace, number: int, choice: str, queue: str = "fifo") -> tuple[Summary, float]:
     """One day under one scheduler, warmed with the week before if it learns the demand; and the processor time."""
     part = day(trace, number)
     name, parameters = parse_choice(choice)
-    scheduler = make_scheduler(name, ClusterState(cluster_size(part.jobs, ETA)), **parameters)
+    scheduler = make_scheduler(name, ClusterState(nodes_for(part.jobs)), **parameters)
     start = (number - 1) * DAY
     if number > 1 and name in ("fgd", "cafgd", "mcg"):
         for job in window(trace, start - HISTORY_DAYS * DAY, start).jobs:
@@ -100,16 +143,11 @@ def run(trace: Trace, number: int, choice: str, queue: str = "fifo") -> tuple[Su
     return simulate(part.jobs, scheduler, make_queue(queue, scheduler)), time.process_time() - began
 
 
-def table(trace: Trace, days: Sequence[int], choices: Sequence[str], queue: str = "fifo") -> dict[str, Row]:
+def table(
+    measured: Measured, trace: Trace, days: Sequence[int], choices: Sequence[str], queue: str = "fifo"
+) -> dict[str, Row]:
     """All choices on all days."""
-    rows = {choice: Row() for choice in choices}
-    for number in days:
-        for choice, row in rows.items():
-            summary, seconds = run(trace, number, choice, queue)
-            row.summaries.append(summary)
-            row.seconds += seconds
-        print(f"  {trace.name} day {number}, {queue}", file=sys.stderr, flush=True)
-    return rows
+    return {choice: Row([measured.get(trace, number, queue, choice) for number in days]) for choice in choices}
 
 
 def shown(rows: dict[str, Row]) -> list[str]:
@@ -125,7 +163,7 @@ def shown(rows: dict[str, Row]) -> list[str]:
     ]
     for choice in order:
         row = rows[choice]
-        ratio = mean(a.ajct / b.ajct for a, b in zip(row.summaries, bound.summaries, strict=True))
+        ratio = mean((a["ajct"] or 0) / (b["ajct"] or 1) for a, b in zip(row.days, bound.days, strict=True))
         cells = [
             f"`{choice}`" + REMARKS.get(choice, ""),
             _bold(f"{row.mean('ajct'):,.0f}", choice in real and row.mean("ajct") == least["ajct"]),
@@ -164,11 +202,11 @@ def verdict(rows: dict[str, Row], where: str) -> str:
     )
 
 
-def queues(trace: Trace, days: Sequence[int]) -> list[str]:
+def queues(measured: Measured, trace: Trace, days: Sequence[int]) -> list[str]:
     """AJCT of some schedulers under every queue."""
     lines = ["| queue | " + " | ".join(f"`{choice}`" for choice in QUEUED) + " |", "|---|" + "---:|" * len(QUEUED)]
     for queue in QUEUES:
-        rows = table(trace, days, QUEUED, queue)
+        rows = table(measured, trace, days, QUEUED, queue)
         lines.append(f"| `{queue}` | " + " | ".join(f"{rows[choice].mean('ajct'):,.0f}" for choice in QUEUED) + " |")
     return lines
 
@@ -182,6 +220,10 @@ def parameters() -> list[str]:
     return lines
 
 
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
 def _default(value: object) -> str:
     if value is None or value == "":
         return "none"
@@ -190,7 +232,7 @@ def _default(value: object) -> str:
 
 def sizes(trace: Trace, days: Sequence[int]) -> str:
     """The range of N and of jobs."""
-    nodes = [cluster_size(day(trace, number).jobs, ETA) for number in days]
+    nodes = [nodes_for(day(trace, number).jobs) for number in days]
     jobs = [len(day(trace, number).jobs) for number in days]
     return f"N({ETA:g}) from {min(nodes)} to {max(nodes)} nodes, {min(jobs):,} to {max(jobs):,} jobs a day"
 
@@ -201,8 +243,22 @@ def venus_days(trace: Trace) -> list[int]:
     return sorted(random.Random(VENUS_SEED).sample(busy, VENUS_DAYS))
 
 
-def page() -> str:
-    """The page, measured anew."""
+def learned(rows: dict[str, Row]) -> str:
+    """In a sentence: how often DRR's network led to another day than the best fit that it imitated."""
+    fitted = [each["ajct"] for each in rows["drr:policy=best-fit"].days]
+    counts = []
+    for choice in ("drr", "drr:seed=2", "drr:seed=3"):
+        ajcts = [each["ajct"] for each in rows[choice].days]
+        same = sum(a == b for a, b in zip(ajcts, fitted, strict=True))
+        counts.append(f"`{choice}` on {same} of {len(fitted)}")
+    return (
+        "DRR's shipped policies imitate best fit ([why](baselines.md#interpretations)). On these days their AJCT is "
+        f"exactly that of `drr:policy=best-fit`: {', '.join(counts)} days."
+    )
+
+
+def page(measured: Measured, left_out: Sequence[str] = ()) -> str:
+    """The page, with what isn't measured yet measured now; `left_out` of the GFS days, which take longest."""
     lines = [
         "# The baselines side by side",
         "",
@@ -228,7 +284,7 @@ def page() -> str:
     for log in sorted((TRACES / "venus").rglob("cluster_log.csv"))[:1]:
         venus = read_trace(log)
         days = venus_days(venus)
-        rows = table(venus, days, CHOICES)
+        rows = table(measured, venus, days, CHOICES)
         lines += [
             "",
             f"## Venus, {VENUS_DAYS} days",
@@ -239,23 +295,32 @@ def page() -> str:
             "",
             verdict(rows, "these Venus days"),
             "",
+            learned(rows),
+            "",
             "### Under other queues (AJCT in seconds)",
             "The queue matters more than the placement: only what stands in one line of this table can be compared.",
             "",
-            *queues(venus, days),
+            *queues(measured, venus, days),
         ]
     gfs = synthesize(workload("gfs"), HISTORY_DAYS + GFS_DAYS, GFS_SEED)
     days = list(gfs.days()[HISTORY_DAYS:])
-    rows = table(gfs, days, CHOICES)
+    rows = table(measured, gfs, days, [choice for choice in CHOICES if choice not in left_out])
     lines += [
         "",
         f"## Synthetic GFS, {GFS_DAYS} days",
         f"Synthetic: `synthesize(workload('gfs'), {HISTORY_DAYS + GFS_DAYS}, {GFS_SEED})`, of which the first",
         f"{HISTORY_DAYS} days are history; {sizes(gfs, days)}.",
+        *(
+            [f"Left out with `--leave-out`, for the time that it takes: {', '.join(map(_code, left_out))}."]
+            if left_out
+            else []
+        ),
         "",
         *shown(rows),
         "",
         verdict(rows, "these synthetic GFS days"),
+        "",
+        learned(rows),
         "",
         "## Parameters",
         "What a row doesn't name has its default; `compass schedulers` says what each means.",
@@ -267,8 +332,19 @@ def page() -> str:
 
 def main() -> None:
     """Prints the page, or replaces it."""
-    text = page()
-    if "--write" in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description="docs/baselines-results.md, measured")
+    parser.add_argument("--write", action="store_true", help="replace the page instead of printing it")
+    parser.add_argument("--rows", type=Path, help="keep what is measured in this file, and measure only what it lacks")
+    parser.add_argument(
+        "--leave-out",
+        action="append",
+        choices=SLOW,
+        default=[],
+        help="a row of the GFS days, said to be missing",
+    )
+    asked = parser.parse_args()
+    text = page(Measured(asked.rows), asked.leave_out)
+    if asked.write:
         PAGE.write_text(text, encoding="utf-8")
         print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
     else:
