@@ -5,7 +5,7 @@
     python -m benchmarks.baselines_results --rows FILE      keeps what it measures there, and goes on where it stopped
 
 Venus days need the real trace (COMPASS_TRACES, or ../shared/traces beside the checkout); without it that part is left
-out. Most of the time goes to the exact programs of `sif-opt-moves` and `fft`.
+out. Minutes; most of them go to the exact programs of `sif-opt-moves` and `fft`.
 """
 
 import argparse
@@ -70,8 +70,6 @@ CHOICES = (
     "random",
     "spread",
 )
-#: An exact program after every event, or every minute: what `--leave-out` may leave out of the GFS days.
-SLOW = ("sif-opt-moves", "fft:period=60")
 QUEUES = ("fifo", "sjf", "backfill", "backfill16", "gfs_artifact")
 QUEUED = (BOUND, "compass-abs", "compass-jit", "fft", "drr", "gfs", "slurm")
 ETA = 0.9
@@ -220,10 +218,6 @@ def parameters() -> list[str]:
     return lines
 
 
-def _code(text: str) -> str:
-    return f"`{text}`"
-
-
 def _default(value: object) -> str:
     if value is None or value == "":
         return "none"
@@ -252,13 +246,13 @@ def learned(rows: dict[str, Row]) -> str:
         same = sum(a == b for a, b in zip(ajcts, fitted, strict=True))
         counts.append(f"`{choice}` on {same} of {len(fitted)}")
     return (
-        "DRR's shipped policies imitate best fit ([why](baselines.md#interpretations)). On these days their AJCT is "
-        f"exactly that of `drr:policy=best-fit`: {', '.join(counts)} days."
+        "DRR's policies beside the best fit that they imitated first ([why](baselines.md#interpretations)), days with "
+        f"the AJCT of `drr:policy=best-fit` to the last digit: {', '.join(counts)}."
     )
 
 
-def page(measured: Measured, left_out: Sequence[str] = ()) -> str:
-    """The page, with what isn't measured yet measured now; `left_out` of the GFS days, which take longest."""
+def page(measured: Measured) -> str:
+    """The page, with what isn't measured yet measured now."""
     lines = [
         "# The baselines side by side",
         "",
@@ -304,17 +298,12 @@ def page(measured: Measured, left_out: Sequence[str] = ()) -> str:
         ]
     gfs = synthesize(workload("gfs"), HISTORY_DAYS + GFS_DAYS, GFS_SEED)
     days = list(gfs.days()[HISTORY_DAYS:])
-    rows = table(measured, gfs, days, [choice for choice in CHOICES if choice not in left_out])
+    rows = table(measured, gfs, days, CHOICES)
     lines += [
         "",
         f"## Synthetic GFS, {GFS_DAYS} days",
         f"Synthetic: `synthesize(workload('gfs'), {HISTORY_DAYS + GFS_DAYS}, {GFS_SEED})`, of which the first",
         f"{HISTORY_DAYS} days are history; {sizes(gfs, days)}.",
-        *(
-            [f"Left out with `--leave-out`, for the time that it takes: {', '.join(map(_code, left_out))}."]
-            if left_out
-            else []
-        ),
         "",
         *shown(rows),
         "",
@@ -335,15 +324,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="docs/baselines-results.md, measured")
     parser.add_argument("--write", action="store_true", help="replace the page instead of printing it")
     parser.add_argument("--rows", type=Path, help="keep what is measured in this file, and measure only what it lacks")
-    parser.add_argument(
-        "--leave-out",
-        action="append",
-        choices=SLOW,
-        default=[],
-        help="a row of the GFS days, said to be missing",
-    )
     asked = parser.parse_args()
-    text = page(Measured(asked.rows), asked.leave_out)
+    text = page(Measured(asked.rows))
     if asked.write:
         PAGE.write_text(text, encoding="utf-8")
         print(f"wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)

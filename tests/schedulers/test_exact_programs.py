@@ -8,6 +8,7 @@ import pytest
 
 from compass_abs.fragmentation import inherent, minimum_used
 from compass_abs.model import ClusterState, Instance, Job, check_state
+from compass_abs.planner import Effort, Plan, Tidy, plan
 from compass_abs.schedulers.base import Situation
 from compass_abs.schedulers.fft import FastAndFairTraining
 from compass_abs.schedulers.repacking import is_tidy, least_disruptive
@@ -90,6 +91,21 @@ def test_fft_round_on_large_fragmented_clusters_reaches_both_optima() -> None:
         check_state(state)
         assert state.partial_nodes == inherent(state.demand)
         assert state.used_nodes == minimum_used(state.demand)
+
+
+def test_fft_round_on_large_fragmented_clusters_moves_as_few_as_the_solver_proves_necessary() -> None:
+    draw = Random(6)
+    moved = 0
+    for nodes in (20, 40, 60, 120):
+        for _ in range(3):
+            state = random_state(draw, nodes)
+            found = plan(state, Tidy(inherent(state.demand), minimum_used(state.demand)), effort=Effort.EXACT)
+            assert isinstance(found, Plan)
+            assert found.proven
+            decision = FastAndFairTraining(state).round(Situation())
+            assert len({move.instance for move in decision.migrations}) == round(found.bound)
+            moved += len(decision.migrations)
+    assert moved > 50
 
 
 def test_fft_round_on_a_tidy_cluster_moves_nothing() -> None:
