@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from compass_abs.experiments import drr_training
-from compass_abs.experiments.drr_learning import backward, fresh, probabilities
+from compass_abs.experiments.drr_learning import Experience, Improver, backward, fresh, imitate, probabilities
 from compass_abs.experiments.drr_training import Schedule, agreement, ajcts, episodes_of, is_better, observe, train
 from compass_abs.model import ClusterState, CompassError, Job
 from compass_abs.schedulers.base import Situation
@@ -77,6 +77,9 @@ def test_record_of_the_shipped_seed_says_it_imitated_and_never_got_worse(seed: i
     assert entry["final_ajct"] <= entry["imitation_ajct"]
     assert entry["confirmed_final_ajct"] <= entry["confirmed_imitation_ajct"]
     assert entry["final_ajct"] <= entry["best_fit_ajct"]
+    # What reinforcement came to is said, also where it isn't what ships.
+    assert entry["tried_ajct"] <= entry["final_ajct"]
+    assert (entry["kept_update"] == 0) == (entry["confirmed_final_ajct"] == entry["confirmed_imitation_ajct"])
 
 
 def test_shipped_policies_on_days_of_another_seed_agree_with_best_fit_on_99_of_100_decisions() -> None:
@@ -172,10 +175,47 @@ def test_training_with_one_seed_twice_gives_the_same_weights_and_record(tmp_path
     assert outcomes[0].final_ajct <= outcomes[0].imitation_ajct
 
 
-def test_imitation_on_a_few_days_already_agrees_with_best_fit_on_others() -> None:
+def test_reinforcement_turns_an_actor_that_was_sure_of_best_fit_to_what_is_rewarded() -> None:
     import numpy as np
 
-    from compass_abs.experiments.drr_learning import imitate
+    draw = np.random.default_rng(3)
+    actor = fresh(draw, CLASSES)
+    x = draw.normal(size=(1000, FEATURES))
+    allowed = np.zeros((1000, CLASSES), dtype=bool)
+    allowed[:, [2, 5]] = True
+    lesson = Experience(x.tolist(), allowed.tolist(), [2] * 1000, [2] * 1000)
+    imitate(actor, lesson, draw, epochs=80)
+    assert probabilities(actor.forward(x), allowed)[:, 2].mean() > 0.9
+    improver = Improver(actor, draw)
+    for update in range(1, 61):
+        p = probabilities(actor.forward(x), allowed)
+        drawn = np.where(draw.random(1000) < p[:, 2], 2, 5)
+        # The looser class is the better one, and what best fit would do is not.
+        tried = Experience(x.tolist(), allowed.tolist(), drawn.tolist(), [2] * 1000)
+        tried.likelihoods = p[np.arange(1000), drawn].tolist()
+        tried.rewards = (drawn == 5).astype(float).tolist()
+        tried.ends = list(range(1000))
+        improver.improve(tried, update / 60)
+    assert probabilities(actor.forward(x), allowed)[:, 5].mean() > 0.9
+    assert agreement(actor, lesson) < 0.1
+
+
+def test_training_keeps_a_better_policy_only_when_further_days_confirm_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, heard = drr_training.training_days("venus", TINY), []
+    # On the validation day every policy is better than the one before; on the confirmation day as the case has it.
+    for confirmed, kept in ((9.0, 2), (11.0, 0)):
+        answers = iter([[10.0], [10.0], [9.5], [9.0], [10.0], [confirmed]])
+        monkeypatch.setattr(drr_training, "ajcts", lambda episodes, policy, answers=answers: next(answers))
+        _, outcome = train(trace, 1, TINY, heard.append)
+        assert outcome.kept_update == kept
+        assert outcome.final_ajct == (9.0 if kept else 10.0)
+        assert outcome.confirmed_final_ajct == (9.0 if kept else 10.0)
+        assert (outcome.tried_update, outcome.tried_ajct, outcome.confirmed_tried_ajct) == (2, 9.0, confirmed)
+    assert sum("isn't confirmed" in text for text in heard) == 1
+
+
+def test_imitation_on_a_few_days_already_agrees_with_best_fit_on_others() -> None:
+    import numpy as np
 
     episodes = episodes_of(drr_training.training_days("venus", Schedule()), 14)
     draw = np.random.default_rng(5)

@@ -110,6 +110,12 @@ def agreement(actor: Network, experience: Experience) -> float:
     return float((scores.argmax(axis=1) == np.array(experience.tightest)).mean())
 
 
+def soften(actor: Network, share: float) -> None:
+    """Shrinks the differences between the actor's scores to this share: the same preferences, held less firmly."""
+    for array in actor.layers[-1]:
+        array *= share
+
+
 class Improver:
     """Stage 2: PPO with a decaying pull to best fit and a decaying entropy bonus."""
 
