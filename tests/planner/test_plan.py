@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from compass_abs.fragmentation import minimum_used
 from compass_abs.model import ClusterState, InvalidJobError, Job, NodeStatus
 from compass_abs.planner import (
+    Charge,
     Costs,
     Disruption,
     Effort,
@@ -138,18 +139,52 @@ def test_plan_gang_with_several_instances_pays_once() -> None:
     assert found.cost == cheapest(state, Room(2, 4), Disruption(1.0)) == 4
 
 
-def test_prune_differing_charges_keeps_the_optimum() -> None:
+class Priced:
+    """A price of each job's own, as measured pauses make them."""
+
+    def charge(self, job: Job) -> Charge:
+        return Charge(job.total_gpus * random.Random(job.id).uniform(5, 120), 0.0)
+
+
+@pytest.mark.parametrize("costs", [Disruption(), Priced()], ids=["disruption", "priced"])
+@pytest.mark.parametrize("slack", [0.0, 30.0])
+def test_prune_differing_charges_keeps_the_optimum(costs: Costs, slack: float) -> None:
     chance = random.Random(3)
+    before = after = 0
     for _ in range(25):
         state = random_state(chance, 30)
-        problem = build(state, Room(2, 8), Disruption())
+        problem = build(state, Room(2, 8), costs)
         whole = solve(problem, 20_000)
         if isinstance(whole, Solution):
-            smaller, sure = prune(problem, whole.cost + 30)
+            smaller, sure = prune(problem, whole.cost + slack)
             pruned = solve(smaller, 20_000)
             assert isinstance(pruned, Solution)
             assert sure
             assert pruned.cost == pytest.approx(whole.cost)
+            before += sum(len(c.options) for c in problem.classes)
+            after += sum(len(c.options) for c in smaller.classes)
+    assert after < before / 2
+
+
+def test_prune_equal_charges_asks_the_same_program_whatever_is_known() -> None:
+    problem = build(random_state(random.Random(3), 30), Room(2, 8), FewestMoves())
+    assert prune(problem, 2.0)[0].classes == problem.classes
+
+
+@pytest.mark.parametrize("costs", [Disruption(), Priced()], ids=["disruption", "priced"])
+def test_bound_of_the_search_with_gangs_is_below_the_optimum_and_sometimes_meets_it(costs: Costs) -> None:
+    chance, met, missed = random.Random(17), 0, 0
+    for _ in range(40):
+        state = random_state(chance, chance.choice((8, 30)))
+        room = Room(chance.choice((1, 1, 2)), chance.choice((8, 8, 6, 4)))
+        best, fast = (plan(state, room, costs, effort=effort) for effort in (Effort.EXACT, Effort.FAST))
+        if isinstance(best, Plan) and isinstance(fast, Plan) and best.cost:
+            assert fast.bound <= best.cost + 1e-6
+            met += fast.proven
+            missed += not fast.proven
+    # Where it meets, nobody needs the program.
+    assert met
+    assert missed
 
 
 def test_prune_many_shared_gangs_bounds_instead_of_proving(monkeypatch: pytest.MonkeyPatch) -> None:

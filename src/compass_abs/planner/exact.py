@@ -144,18 +144,25 @@ def _formulate(problem: Problem) -> tuple[_Model, dict[tuple[int, int], int], Re
                     entries[balance[size]] = received[size]
                 gained(entries, free, free - weight(received))
                 receiving[free, received] = model.column(0.0, problem.nodes, entries)
+    paying: dict[int, list[tuple[int, float]]] = {column: [] for column in gangs.values()}
     for (gang, c), row in links.items():
-        _add_to_column(model, gangs[gang], row, -len(problem.classes[c].nodes))
+        paying[gangs[gang]].append((row, -len(problem.classes[c].nodes)))
+    _fill_first_columns(model, paying)
     return model, taking, receiving
 
 
-def _add_to_column(model: _Model, column: int, row: int, value: float) -> None:
-    """Adds an entry to a column that other columns follow already."""
-    end = model.starts[column + 1] if column + 1 < len(model.starts) else len(model.rows)
-    model.rows.insert(end, row)
-    model.values.insert(end, value)
-    for later in range(column + 1, len(model.starts)):
-        model.starts[later] += 1
+def _fill_first_columns(model: _Model, entries: dict[int, list[tuple[int, float]]]) -> None:
+    """Gives the first columns, which were added empty, the entries that are known only now."""
+    rows: list[int] = []
+    values: list[float] = []
+    for column, found in entries.items():
+        model.starts[column] = len(rows)
+        rows += [row for row, _ in found]
+        values += [value for _, value in found]
+    many = len(entries)
+    model.starts[many:] = [start + len(rows) for start in model.starts[many:]]
+    model.rows[:0] = rows
+    model.values[:0] = values
 
 
 def _run(model: _Model, branches: int) -> tuple[Any, float] | Infeasible:

@@ -77,6 +77,10 @@ class Problem:
                 found.append((item[2], instance))
         return [instance for _, instance in sorted(found)]
 
+    def price(self, option: Option) -> float:
+        """What an option costs when nothing else has paid for its gangs."""
+        return option.cost + sum(self.gang_costs[gang] for gang in option.gangs)
+
     def freeze(self) -> "Problem":
         """The same without the full nodes: much smaller, hardly worse."""
         return replace(self, classes=[c for c in self.classes if c.free])

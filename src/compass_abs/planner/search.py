@@ -246,34 +246,45 @@ class _Search:
         )
 
     def bound(self) -> float:
-        """No plan is cheaper: each missing hole of the largest wanted size costs at least its cheapest option."""
+        """No plan is cheaper: each missing hole of the largest wanted size costs at least its cheapest option.
+
+        A gang that pays once pays an equal part with each of its instances here, so never more than its charge.
+        """
         problem = self.problem
-        if problem.gang_costs:
-            return 0.0
         size = max((size for size, count in enumerate(problem.arrivals) if count), default=0)
         if not size:
             return 0.0
         room = self._room(problem.histogram, [0] * (self.capacity + 1))[size]
         missing = problem.arrivals[size] - room
-        shares = []
+        parts = self._parts()
+        offers = []
         for node_class in problem.classes:
             held = node_class.free // size
             gains = [
-                (option.cost / gain, gain)
+                ((option.cost + sum(many * parts[gang] for _, gang, many in option.groups if gang)) / gain, gain)
                 for option in node_class.options
                 # An instance of this size, or a larger one, that leaves takes the hole it makes with it.
                 if (gain := (node_class.free + option.freed) // size - held - sum(option.taken[size:])) > 0
             ]
             if gains:
                 most = max(gain for _, gain in gains)
-                shares.append((min(share for share, _ in gains), most * len(node_class.nodes)))
+                offers.append((min(price for price, _ in gains), most * len(node_class.nodes)))
         total = 0.0
-        for share, number in sorted(shares):
+        for price, number in sorted(offers):
             if missing <= 0:
                 break
-            total += share * min(number, missing)
+            total += price * min(number, missing)
             missing -= number
         return total
+
+    def _parts(self) -> dict[str, float]:
+        """Of each gang's charge, the part of each of its instances that could be evicted."""
+        instances: dict[str, int] = {}
+        for node_class in self.problem.classes:
+            for _, gang, _ in node_class.items:
+                if gang:
+                    instances[gang] = instances.get(gang, 0) + len(node_class.nodes)
+        return {gang: self.problem.gang_costs[gang] / many for gang, many in instances.items()}
 
 
 def _none_in_vain(taken: Counts, spare: int) -> bool:

@@ -23,7 +23,7 @@ def single_move(problem: Problem) -> Solution | None:
         for o, option in enumerate(node_class.options):
             if option.moves != 1:
                 continue
-            cost = option.cost + sum(problem.gang_costs[gang] for gang in option.gangs)
+            cost = problem.price(option)
             cheapest = cost if cheapest is None else min(cheapest, cost)
             if best is not None and (cost, option.freed) >= best[:2]:
                 continue
