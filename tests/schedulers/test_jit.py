@@ -322,6 +322,34 @@ def test_pinned_job_in_the_way_is_policy() -> None:
     assert "pinned" in reason.detail
 
 
+@pytest.mark.parametrize(
+    ("knobs", "why"),
+    [
+        ({"moves_per_job": 0}, "1 for its budget of moves"),
+        ({"cooldown": 60.0}, "1 for its cooldown"),
+        ({"spare_last": 60.0}, "1 for its last minutes"),
+        ({}, "1 for its deadline"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_protected_job_in_the_way_verdict_counts_what_protects_it(knobs: dict[str, object], why: str) -> None:
+    state = ClusterState(2)
+    state.place(Job("fixed", 1, 4, movable=False), [0])
+    state.place(Job("other", 1, 4, deadline=None if knobs else 1.0), [1])
+    situation = Situation()
+    situation.progress, situation.ends = {"other": 0.0}, {"other": 50.0}
+    reason = CompassJit(state, **knobs).admit(Job("new", 1, 8), situation).reason  # type: ignore[arg-type]
+    assert reason is not None
+    assert reason.verdict is Verdict.POLICY
+    assert reason.detail.startswith("pinned: ")
+    assert reason.detail.endswith(f"1 pinned, {why}")
+    state.release("fixed")
+    state.place(Job("late", 1, 4, deadline=1.0), [0])
+    reason = CompassJit(state, **knobs).admit(Job("new", 1, 8), situation).reason  # type: ignore[arg-type]
+    assert reason is not None
+    assert reason.detail.startswith("protected: ")
+
+
 def test_disruption_objective_moves_small_jobs_where_fewest_moves_takes_one_large() -> None:
     def moved(objective: str) -> list[int]:
         state = ClusterState(4)

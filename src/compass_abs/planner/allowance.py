@@ -1,6 +1,6 @@
 """A policy at one moment: what each job's move costs now, how many may move, and what a refusal says."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,6 +57,19 @@ class Allowance:
         if policy.moves_per_job is not None and self.ledger.moves_of(job.id) >= policy.moves_per_job:
             return "its budget of moves"
         return ""
+
+    def held(self, jobs: Iterable[Job]) -> dict[str, int]:
+        """How many instances may not move now, by what keeps them."""
+        counts: dict[str, int] = {}
+        for job in jobs:
+            if not job.movable:
+                reason = "pinned"
+            elif why := self.protection(job):
+                reason = f"for {why}"
+            else:
+                continue
+            counts[reason] = counts.get(reason, 0) + job.instances
+        return counts
 
     def moves(self) -> int | None:
         """How many instances may move now; None for any number."""

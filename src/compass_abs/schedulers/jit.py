@@ -169,9 +169,11 @@ class CompassJit(Scheduler):
         if obstacle is Obstacle.BUDGET:
             denial = allowance.exhausted(outcome.numbers["moves_needed"])
             return self.refuse(job, Verdict.POLICY, denial.text, denial.until)
-        return self.refuse(
-            job, Verdict.POLICY, f"pinned: {outcome.detail}", allowance.next_release(self._running_jobs())
-        )
+        running = self._running_jobs()
+        held = allowance.held(running.values())
+        why = ", ".join(f"{number} {reason}" for reason, number in held.items())
+        detail = f"{'pinned' if 'pinned' in held else 'protected'}: {outcome.detail}" + (f": {why}" if why else "")
+        return self.refuse(job, Verdict.POLICY, detail, allowance.next_release(running))
 
     def _denial(self, job: Job, outcome: Plan, allowance: Allowance, situation: Situation) -> Denial | None:
         """Why a plan that exists may not be carried out now."""
