@@ -30,6 +30,7 @@ SCHEDULERS = (
     "compass-jit",
     "compass-jit:tidiness=peak",
     "compass-jit:tidiness=always",
+    "compass-jit:objective=lightest",
     "compass-jit:objective=disruption",
     "compass-jit:effort=fast",
     "compass-jit:value=2",
@@ -55,6 +56,7 @@ NOT_DRAWN = (
     "compass-jit:effort=fast",
     "compass-jit:value=2",
     "compass-jit:value=15",
+    "compass-jit:objective=lightest",
     "compass-jit:objective=disruption",
 )
 #: What each panel of the figure shows, and which way is better.

@@ -1,12 +1,18 @@
 """Each knob of a policy: what it protects, what it allows, and what a refusal says of it."""
 
+import random
+
 import pytest
 
 from compass_abs.model import ClusterState, Instance, Job, Verdict
+from compass_abs.planner import Plan, Room, plan
+from compass_abs.planner.allowance import Allowance
+from compass_abs.planner.ledger import Ledger
 from compass_abs.planner.policy import Policy, PolicyError
 from compass_abs.schedulers.base import Situation
 from compass_abs.schedulers.jit import CompassJit
 from compass_abs.schedulers.registry import make_scheduler
+from tests.planner.oracles import random_state
 from tests.schedulers.test_jit import blocked
 
 
@@ -159,7 +165,33 @@ def test_disruption_objective_moves_small_jobs_where_fewest_moves_takes_one_larg
         return sorted(move.gpus for move in scheduler.admit(Job("new", 1, 8), Situation()).before)
 
     assert moved("moves") == [4]
+    assert moved("lightest") == [4]
     assert moved("disruption") == [1, 1]
+
+
+def test_lightest_objective_moves_the_smaller_of_two_where_one_move_suffices() -> None:
+    for small in (0, 1):
+        state = ClusterState(3)
+        # Emptying either of the first two nodes takes one move into the third.
+        state.place(Job("a", 1, 3), [small])
+        state.place(Job("b", 1, 5), [1 - small])
+        state.place(Job("c", 1, 3), [2])
+        scheduler = make_scheduler("compass-jit", state, objective="lightest")
+        decision = scheduler.admit(Job("new", 1, 8), Situation())
+        assert [move.gpus for move in decision.before] == [3]
+
+
+def test_lightest_objective_never_takes_more_moves_than_the_fewest() -> None:
+    chance, compared = random.Random(23), 0
+    while compared < 60:
+        state = random_state(chance, chance.choice((6, 20)))
+        room = Room(chance.choice((1, 2)), chance.choice((8, 8, 6, 4)))
+        policy = Policy.from_mapping({"objective": "lightest"})
+        fewest, lightest = plan(state, room), plan(state, room, Allowance(policy, Ledger(), 0.0, {}, {}))
+        if isinstance(fewest, Plan) and isinstance(lightest, Plan) and fewest.moves:
+            assert len(lightest.moves) - lightest.scratch == fewest.cost
+            assert lightest.proven
+            compared += 1
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ class Life:
         {"moves_per_hour": 3},
         {"moves_in_flight": 2, "pause": 30},
         {"moves_per_job": 1},
-        {"cooldown": 1800},
+        {"cooldown": 1800, "objective": "lightest"},
         {"spare_last": 600, "objective": "disruption"},
         {"windows": "22:00-06:00 12:00-13:00"},
         {"moves_per_hour": 4, "moves_per_job": 2, "cooldown": 300, "windows": "00:00-12:00", "value": 2},

@@ -30,7 +30,10 @@ def explain(
     gpus: int | None = typer.Option(None, "--gpus", "-g", min=1, help="GPUs of each instance of a job in mind."),
     instances: int = typer.Option(1, "--instances", "-w", min=1, help="Instances, which start all or not at all."),
     pool: str = typer.Option("", help="The pool to start in; every pool without it."),
-    objective: str = typer.Option("disruption", help="moves: fewest moves. disruption: fewest GPU-seconds paused."),
+    objective: str = typer.Option(
+        "disruption",
+        help="disruption: fewest GPU-seconds paused; moves; lightest: few moves, then GPUs.",
+    ),
     pause: float = typer.Option(8.0, min=0.0, help="Seconds that a move pauses a job, where the snapshot says none."),
     max_moves: int | None = typer.Option(None, min=0, help="A budget of moves."),
     url: str | None = typer.Option(None, "--url", help="The controller; COMPASS_URL without it.", show_default=False),

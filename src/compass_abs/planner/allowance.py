@@ -11,6 +11,9 @@ from compass_abs.planner.policy import Objective, Policy
 
 #: Priorities beyond this weigh no more, so that charges stay numbers a solver can compare.
 _STEPS = 6
+#: Of a GPU that moves, in moves: so little that a thousand moves of 8 GPUs don't add up to one more, and much more than
+#: what costs may differ by and still be equal.
+_LITTLE = 1e-4
 
 
 class Denial(NamedTuple):
@@ -43,6 +46,8 @@ class Allowance:
         weight = policy.priority_factor ** max(-_STEPS, min(_STEPS, job.priority))
         if policy.objective is Objective.MOVES:
             return Charge(0.0, weight)
+        if policy.objective is Objective.LIGHTEST:
+            return Charge(0.0, weight * (1.0 + _LITTLE * job.gpus))
         return Charge(job.total_gpus * self.pause(job) * weight, 0.0)
 
     def protection(self, job: Job) -> str:

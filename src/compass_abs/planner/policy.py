@@ -22,6 +22,8 @@ class Objective(StrEnum):
 
     MOVES = "moves"
     """Fewer instances move."""
+    LIGHTEST = "lightest"
+    """Fewer instances move; of plans with equally many, the one whose instances hold the fewest GPUs."""
     DISRUPTION = "disruption"
     """Fewer GPU-seconds stand still: the GPUs of each gang that moves times its pause."""
 
