@@ -89,3 +89,33 @@ def carry_out(state: ClusterState, plan: Plan, newcomer: Room | None = None) -> 
     check_state(state)
     state.undo(Decision(before=plan.moves))
     assert sorted(state.placements()) == sorted(before)
+
+
+def goes_straight(state: ClusterState, plan: Plan) -> bool:
+    """Whether the plan's instances can reach its nodes one after the other, whichever of equal size goes where."""
+    sizes = {move.instance: move.gpus for move in plan.moves}
+    sources = {move.instance: state.node_of(move.instance) for move in plan.moves}
+    last = {move.instance: move.target for move in plan.moves}
+    seen: set[tuple[tuple[Instance, ...], tuple[tuple[int, int], ...]]] = set()
+
+    def search(left: tuple[Instance, ...], slots: tuple[tuple[int, int], ...], free: list[int]) -> bool:
+        if not left:
+            return True
+        if (left, slots) in seen:
+            return False
+        seen.add((left, slots))
+        for instance in left:
+            size, source = sizes[instance], sources[instance]
+            for slot in dict.fromkeys(slots):
+                if slot[1] == size and slot[0] != source and free[slot[0]] >= size:
+                    after = list(free)
+                    after[slot[0]] -= size
+                    after[source] += size
+                    remaining = list(slots)
+                    remaining.remove(slot)
+                    if search(tuple(i for i in left if i != instance), tuple(remaining), after):
+                        return True
+        return False
+
+    slots = tuple(sorted((last[instance], sizes[instance]) for instance in sizes))
+    return search(tuple(sorted(sizes)), slots, [node.free for node in state.nodes])

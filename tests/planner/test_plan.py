@@ -28,7 +28,7 @@ from compass_abs.planner.exact import solve
 from compass_abs.planner.problem import build
 from compass_abs.planner.prune import prune
 from compass_abs.planner.solution import Solution
-from tests.planner.oracles import carry_out, cheapest, random_state, small_states
+from tests.planner.oracles import carry_out, cheapest, goes_straight, random_state, small_states
 
 SEEDS = st.integers(0, 10**9)
 
@@ -292,6 +292,28 @@ def test_waves_swap_with_scratch_space_takes_a_detour() -> None:
     assert isinstance(found, Plan)
     assert not any(wave.together for wave in found.waves)
     carry_out(state, found, Room(2, 2))
+
+
+def test_waves_detour_or_exchange_only_where_no_order_goes_straight() -> None:
+    chance = random.Random(2)
+    straight = forced = 0
+    while straight < 40 or forced < 12:
+        state = ClusterState(chance.choice((2, 3, 4)))
+        for node in range(len(state.nodes)):
+            left = 8 - chance.choice((0, 1, 1, 2))
+            for k in range(8):
+                gpus = min(left, chance.choice((2, 3, 4, 5)))
+                if gpus:
+                    state.place(Job(f"j{node}{k}", 1, gpus), [node])
+                    left -= gpus
+        found = plan(state, Room(1, chance.choice((2, 3, 4))), effort=chance.choice(list(Effort)))
+        if isinstance(found, Plan) and 0 < len(found.moves) <= 6:
+            if found.scratch or found.waves[-1].together:
+                assert not goes_straight(state, found)
+                forced += 1
+            else:
+                assert goes_straight(state, found)
+                straight += 1
 
 
 def test_plan_cordoned_nodes_are_neither_used_nor_counted() -> None:
