@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from compass_abs.cli.main import app
-from compass_abs.model import Instance
+from compass_abs.model import CompassError, Instance
 from compass_abs.snapshots import read_snapshot
 
 SNAPSHOT = "node,capacity,instances\na,8,4:x 2:y\nb,8,4:z\nc,8,1:k 5:m\nd,8,8:big\n"
@@ -83,3 +83,22 @@ def test_explain_table_shows_every_move(snapshot: str) -> None:
     assert "fragmentation" in result.stdout
     assert "no plan is cheaper" in result.stdout
     assert "then starts on" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("objective", "plans"),
+    [("moves", ({"c": 5}, {"d": 3})), ("lightest", ({"d": 3},)), ("disruption", ({"a": 1, "b": 1},))],
+)
+def test_explain_objective_decides_what_is_cheapest(
+    tmp_path: Path, objective: str, plans: tuple[dict[str, int], ...]
+) -> None:
+    path = tmp_path / "cluster.csv"
+    path.write_text("node,capacity,instances\nn1,8,1:a 1:b\nn2,8,5:c\nn3,8,3:d\n")
+    plan = ask(str(path), "-g", "8", "--objective", objective)["plan"]
+    assert {move["job"]: move["gpus"] for wave in plan["waves"] for move in wave["moves"]} in plans  # type: ignore[index]
+    assert plan["optimal"]  # type: ignore[index]
+
+
+def test_explain_unknown_objective_names_those_there_are(snapshot: str) -> None:
+    with pytest.raises(CompassError, match="objective is 'cheap', expected one of moves, lightest, disruption"):
+        ask(snapshot, "-g", "8", "--objective", "cheap")
