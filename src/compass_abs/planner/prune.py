@@ -3,22 +3,20 @@
 from dataclasses import replace
 from math import ceil, inf
 
+from compass_abs.planner.missing_holes import MissingHoles
 from compass_abs.planner.problem import NodeClass, Problem
 
 #: Classes with items of gangs that share a charge. Past this many the cheapest are kept and the plan is bounded
 #: instead of proven: each is some ten columns, and a program of a few thousand takes a second.
 SHARED_CLASSES = 240
-#: Sums of charges in another order differ by less.
-SAFE = 1e-6
 
 
 def prune(problem: Problem, upper: float) -> tuple[Problem, bool]:
     """The problem without classes that no optimal plan needs, and whether that is sure.
 
-    An option that alone costs more than `upper` is in no such plan. Among the nodes whose jobs don't share a charge
-    with instances elsewhere, a plan that costs at most `upper` evicts from at most T = upper / (their cheapest
-    option). Those with equally much free and equal sizes stand in for each other, whatever is evicted or received:
-    so of those that could give up the same sizes, the T cheapest suffice.
+    Among the nodes whose jobs don't share a charge with instances elsewhere, a plan that costs at most `upper` evicts
+    from at most T = upper / (their cheapest option). Those with equally much free and equal sizes stand in for each
+    other, whatever is evicted or received: so of those that could give up the same sizes, the T cheapest suffice.
     """
     shared: list[NodeClass] = []
     alone: list[NodeClass] = []
@@ -40,20 +38,14 @@ def prune(problem: Problem, upper: float) -> tuple[Problem, bool]:
 
 
 def _affordable(problem: Problem, upper: float) -> list[NodeClass]:
-    """The classes with only those options that alone cost no more than a plan that is known already.
+    """The classes without the options that cost too much to be in a plan for `upper`.
 
     Where every charge is the same the program is small, and stays the same whatever was known.
     """
     charges = {cost for c in problem.classes for _, _, cost in c.items}
     if upper == inf or (len(charges) <= 1 and not problem.gang_costs):
         return problem.classes
-    most = (upper - problem.forced_cost) * (1 + SAFE) + SAFE
-    found = []
-    for node_class in problem.classes:
-        options = tuple(option for option in node_class.options if problem.price(option) <= most)
-        if options:
-            found.append(node_class._replace(options=options))
-    return found
+    return MissingHoles(problem).within(upper)
 
 
 def _enough(group: list[NodeClass], most: int) -> list[NodeClass]:

@@ -9,6 +9,7 @@ the one they make room for. That is why a failure here proves nothing.
 from math import inf
 from typing import NamedTuple
 
+from compass_abs.planner.missing_holes import MissingHoles
 from compass_abs.planner.patterns import Counts
 from compass_abs.planner.problem import Option, Problem
 from compass_abs.planner.solution import Solution
@@ -242,49 +243,8 @@ class _Search:
             tuple((c, o, number) for (c, o), number in sorted(evictions.items())),
             receipts,
             end.cost + self.problem.forced_cost,
-            self.bound() + self.problem.forced_cost,
+            MissingHoles(self.problem).bound + self.problem.forced_cost,
         )
-
-    def bound(self) -> float:
-        """No plan is cheaper: each missing hole of the largest wanted size costs at least its cheapest option.
-
-        A gang that pays once pays an equal part with each of its instances here, so never more than its charge.
-        """
-        problem = self.problem
-        size = max((size for size, count in enumerate(problem.arrivals) if count), default=0)
-        if not size:
-            return 0.0
-        room = self._room(problem.histogram, [0] * (self.capacity + 1))[size]
-        missing = problem.arrivals[size] - room
-        parts = self._parts()
-        offers = []
-        for node_class in problem.classes:
-            held = node_class.free // size
-            gains = [
-                ((option.cost + sum(many * parts[gang] for _, gang, many in option.groups if gang)) / gain, gain)
-                for option in node_class.options
-                # An instance of this size, or a larger one, that leaves takes the hole it makes with it.
-                if (gain := (node_class.free + option.freed) // size - held - sum(option.taken[size:])) > 0
-            ]
-            if gains:
-                most = max(gain for _, gain in gains)
-                offers.append((min(price for price, _ in gains), most * len(node_class.nodes)))
-        total = 0.0
-        for price, number in sorted(offers):
-            if missing <= 0:
-                break
-            total += price * min(number, missing)
-            missing -= number
-        return total
-
-    def _parts(self) -> dict[str, float]:
-        """Of each gang's charge, the part of each of its instances that could be evicted."""
-        instances: dict[str, int] = {}
-        for node_class in self.problem.classes:
-            for _, gang, _ in node_class.items:
-                if gang:
-                    instances[gang] = instances.get(gang, 0) + len(node_class.nodes)
-        return {gang: self.problem.gang_costs[gang] / many for gang, many in instances.items()}
 
 
 def _none_in_vain(taken: Counts, spare: int) -> bool:
