@@ -202,6 +202,10 @@ def test_token_is_made_for_its_owner_only(tmp_path: Path) -> None:
     path.write_text("short\n")
     with pytest.raises(CompassError, match="16 or more"):
         load_token(path)
+    for nonsense in (b"\xff\xfe" * 20, b"two lines that are\nlong enough", "ein Schlüssel mit Umlaut".encode()):
+        path.write_bytes(nonsense)
+        with pytest.raises(CompassError, match="plain ASCII"):
+            load_token(path)
 
 
 def test_loopback_is_told_from_other_addresses() -> None:

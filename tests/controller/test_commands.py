@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,11 @@ def run(*words: str, code: int = 0, text: str | None = None) -> str:
     result = CliRunner().invoke(app, list(words), input=text)
     assert result.exit_code == code, result.output
     return result.output
+
+
+def run_uncaught(*words: str) -> None:
+    """Raises what `compass` tells its user in one line."""
+    CliRunner().invoke(app, list(words), catch_exceptions=False)
 
 
 def wait_until_running(job: str) -> dict[str, Any]:
@@ -114,10 +120,14 @@ def test_unknown_phase_names_the_known_ones(url: str) -> None:
     assert "phase is 'asleep', expected one of: open, queued" in str(result.exception)
 
 
-@pytest.mark.parametrize("job", ["../../etc/passwd", "a b/c?x=1#y", "%2e%2e", "\u202e"])
+@pytest.mark.parametrize("job", ["../../etc/passwd", "a b/c?x=1#y", "%2e%2e", "..", "", "\u202e"])
 def test_job_that_cannot_be_one_is_not_found(url: str, job: str) -> None:
-    assert CliRunner().invoke(app, ["describe", job]).exit_code != 0
-    assert isinstance(CliRunner().invoke(app, ["logs", job]).exception, ControllerError)
+    for words in (["describe"], ["logs"], ["logs", "-f"], ["cancel"], ["explain"]):
+        with pytest.raises(ControllerError, match="there is no job "):
+            run_uncaught(*words, job)
+    for command in ("drain", "undrain"):
+        with pytest.raises(ControllerError, match="there is no node "):
+            run_uncaught(command, job)
 
 
 def test_snapshot_without_a_size_is_asked_for_one(url: str, tmp_path: Path) -> None:
@@ -185,6 +195,56 @@ def test_missing_controller_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatc
     result = CliRunner().invoke(app, ["ps"])
     assert isinstance(result.exception, ControllerError)
     assert "compass serve" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("COMPASS_URL", "http://[::1", r"'http://\[::1' is no address: .*expected one like http://127"),
+        ("COMPASS_URL", "http://a\nb", "is no address"),
+        ("COMPASS_URL", "ftp://127.0.0.1", "no controller answers at ftp://127.0.0.1"),
+        ("COMPASS_TOKEN", "tokén", "COMPASS_TOKEN or COMPASS_TOKEN_FILE has characters that none has"),
+        ("COMPASS_TOKEN", "a\nb", "has characters that none has"),
+    ],
+)
+def test_address_or_token_that_can_be_none_is_told(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ControllerError, match=message):
+        run_uncaught("ps")
+
+
+def test_token_file_of_other_bytes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_bytes(b"\xff\xfe" * 20)
+    monkeypatch.setenv("COMPASS_TOKEN_FILE", str(tmp_path / "token"))
+    with pytest.raises(ControllerError, match="has characters that none has"):
+        run_uncaught("ps")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(200, b"<html>"), (200, b'{"jobs": 3}'), (404, b"<html>"), (404, b"[]"), (501, b'{"error"')]
+)
+def test_server_that_is_no_controller_is_told_from_one(status: int, body: bytes) -> None:
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        for words in (["ps"], ["pause"], ["logs", "a-1"], ["logs", "-f", "a-1"], ["top"]):
+            with pytest.raises(ControllerError, match=f"{url} is no controller .status {status}"):
+                run_uncaught(*words, "--url", url)
+        server.shutdown()
 
 
 def test_terminal_dashboard_shows_a_picture_that_takes_longer_than_its_interval() -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from compass_abs.controller.book import JobPhase
-from compass_abs.controller.physical import PhysicalRun, save, told
+from compass_abs.controller.physical import PhysicalRun, check_plan, save, told
 from compass_abs.controller.reconcile import Config
 from compass_abs.controller.recorded_run import RecordedRun
 from compass_abs.controller.records import MigrationOutcome
 from compass_abs.engines.protocol import RunId
+from compass_abs.model import CompassError
 from compass_abs.reporting.run_directories import comparison_of
-from compass_abs.simulation import Result
+from compass_abs.simulation import Existing, Result
 from compass_abs.simulation.clock import SECOND
 from tests.journeys.world import World
 
@@ -82,6 +83,36 @@ def test_saved_run_reads_like_a_simulation_and_is_near_its_replay(tmp_path: Path
     # The simulator knows no start-up and no waiting for GPUs that are being vacated; the rest is the same.
     assert abs(run.apart) < 0.2
     assert run.replayed.summary.finished == run.live.summary.finished
+
+
+def test_later_experiment_replaces_an_earlier_one_only_when_it_is_told_to_and_leaves_nothing_of_it(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "physical"
+    check_plan(["gfs"], out, Existing.REFUSE)
+    world, began = day("gfs")
+    run, other = physical(*day()), told(list(world.journal.replay()), "gfs", began, {})
+    save([run, other], out)
+    with pytest.raises(CompassError, match=r"holds something already.*--force"):
+        check_plan(["gfs"], out, Existing.REFUSE)
+    check_plan(["gfs"], out, Existing.REPLACE)
+    save([run], out)
+    assert [path.name for way in ("live", "replayed") for path in (out / way).iterdir()] == ["compass-abs"] * 2
+
+
+@pytest.mark.parametrize(
+    ("schedulers", "message"),
+    [
+        (["compass-abs", "nosuch"], "there is no scheduler 'nosuch'"),
+        (["compass-abs", "fft:bogus=1"], "has no parameter 'bogus'"),
+        (["gfs", "gfs"], "'gfs' is named twice"),
+    ],
+)
+def test_experiment_that_could_not_be_finished_is_refused_before_it_begins(
+    tmp_path: Path, schedulers: list[str], message: str
+) -> None:
+    with pytest.raises(CompassError, match=message):
+        check_plan(schedulers, tmp_path, Existing.REFUSE)
 
 
 def test_lateness_of_a_submission_counts_as_waiting() -> None:

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import typer
 
@@ -60,13 +59,13 @@ def explain(
 
 
 def _explain_live(job: str, url: str | None, as_json: bool) -> None:
-    from compass_abs.controller.client import Client
+    from compass_abs.controller.client import Client, path_of_job
     from compass_abs.model import CompassError
 
     if job == "-" or Path(job).is_file():
         raise CompassError(f"explain {job}: --gpus is missing: the size of the instances that you have in mind")
     with Client(url) as client:
-        found = client.get(f"/jobs/{quote(job)}/explain")
+        found = client.get(path_of_job(job, "explain"))
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return

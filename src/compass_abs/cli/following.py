@@ -3,11 +3,10 @@
 import codecs
 import time
 from collections.abc import Iterator
-from urllib.parse import quote
 
 import typer
 
-from compass_abs.controller.client import Client, ControllerAwayError, ControllerError
+from compass_abs.controller.client import Client, ControllerAwayError, ControllerError, path_of_job
 
 _PAUSE, _PAUSE_WHILE_AWAY = 0.3, 1.0
 _PIECE = 1 << 18
@@ -17,11 +16,11 @@ def followed(client: Client, job: str, instance: int) -> Iterator[str]:
     """Pieces of a log until the job is over. A controller that is restarted meanwhile is waited for."""
     reader = _Reader(client, job, instance)
     # The first question is one that a wrong name, or no controller at all, fails at once.
-    client.get(f"/jobs/{quote(job)}")
+    client.get(path_of_job(job))
     away = False
     while True:
         try:
-            over = client.get(f"/jobs/{quote(job)}")["ended"] is not None
+            over = client.get(path_of_job(job))["ended"] is not None
             text, more = reader.next()
         except ControllerAwayError:
             if not away:

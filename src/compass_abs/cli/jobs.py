@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import typer
 
@@ -90,11 +89,11 @@ def ps(
 
 def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Show everything about a job: where it runs, its checkpoints, migrations by phase, and what happened when."""
-    from compass_abs.controller.client import Client
+    from compass_abs.controller.client import Client, path_of_job
 
     with Client(url) as client:
-        found = client.get(f"/jobs/{quote(job)}")
-        events = client.get(f"/jobs/{quote(job)}/history")["events"]
+        found = client.get(path_of_job(job))
+        events = client.get(path_of_job(job, "history"))["events"]
     if as_json:
         _print_json({**found, "events": events})
         return
@@ -146,11 +145,11 @@ def logs(
 
 def cancel(jobs: list[str] = _JOBS, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """End jobs."""
-    from compass_abs.controller.client import Client
+    from compass_abs.controller.client import Client, path_of_job
 
     with Client(url) as client:
         for job in jobs:
-            found = client.post(f"/jobs/{quote(job)}/cancel")
+            found = client.post(path_of_job(job, "cancel"))
             over = found["ended"] is not None
             _say(found, f"{job}: {found['phase']}" if over else f"{job}: is being ended", as_json)
 
@@ -178,20 +177,20 @@ def nodes(url: str | None = _URL, as_json: bool = _JSON) -> None:
 
 def drain(node: str = _NODE, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Move everything off a node, and let nothing new onto it."""
-    from compass_abs.controller.client import Client
+    from compass_abs.controller.client import Client, path_of_node
 
     with Client(url) as client:
-        found = client.post(f"/nodes/{quote(node)}/drain")
+        found = client.post(path_of_node(node, "drain"))
     still = ", ".join(found["still_on"])
     _say(found, f"{node}: {found['status']}" + (f"; still on it: {still}" if still else "; empty"), as_json)
 
 
 def undrain(node: str = _NODE, url: str | None = _URL, as_json: bool = _JSON) -> None:
     """Let a node take part again."""
-    from compass_abs.controller.client import Client
+    from compass_abs.controller.client import Client, path_of_node
 
     with Client(url) as client:
-        found = client.post(f"/nodes/{quote(node)}/undrain")
+        found = client.post(path_of_node(node, "undrain"))
     _say(found, f"{node}: {found['status']}", as_json)
 
 

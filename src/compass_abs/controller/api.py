@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from compass_abs.controller import views
 from compass_abs.controller.auth import Gate
+from compass_abs.controller.client import API_HEADER
 from compass_abs.controller.history import History
 from compass_abs.controller.job_spec import check_job, job_schema, parse_job
 from compass_abs.controller.metrics import Metrics
@@ -38,12 +39,14 @@ _MOST_UNREAD = 5_000
 #: A picture of the cluster is taken at most this often, however many look.
 _PICTURE_SECONDS = 0.25
 
-_SECURITY_HEADERS = {
+_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
+    # By it the client tells a controller from whatever else may listen at an address.
+    API_HEADER: "v1",
 }
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -348,7 +351,7 @@ def make_app(
         async def sending(message: Any) -> None:
             if message["type"] == "http.response.start":
                 present = {name.lower() for name, _ in message["headers"]}
-                extra = [(n.encode(), v.encode()) for n, v in _SECURITY_HEADERS.items() if n.encode() not in present]
+                extra = [(n.encode(), v.encode()) for n, v in _HEADERS.items() if n.encode() not in present]
                 message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
 

@@ -33,13 +33,15 @@ def is_loopback(host: str) -> bool:
 def load_token(path: Path) -> str:
     """The token in a file that only its owner can read; a new one when there is none."""
     try:
-        text = path.read_text(encoding="ascii").strip()
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
         text = secrets.token_urlsafe(32)
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text + "\n")
+    if not (text.isascii() and text.isprintable()):
+        raise CompassError(f"token file {str(path)!r} holds more than one line of plain ASCII; nobody could send that")
     if len(text) < 16:
         raise CompassError(f"token file {str(path)!r} holds {len(text)} characters; a token has 16 or more")
     return text

@@ -15,7 +15,8 @@ DEFAULT_URL = "http://127.0.0.1:7077"
 URL_VARIABLE = "COMPASS_URL"
 TOKEN_VARIABLE = "COMPASS_TOKEN"
 TOKEN_FILE_VARIABLE = "COMPASS_TOKEN_FILE"
-
+#: Every answer of a controller has it.
+API_HEADER = "x-compass-api"
 
 #: As many as one answer lists.
 _PAGE = 1000
@@ -29,19 +30,44 @@ class ControllerAwayError(ControllerError):
     """Nobody answers, or the answer is that it isn't ready."""
 
 
+def path_of_job(job: str, part: str = "") -> str:
+    """Where the API has a job, or a part of it."""
+    return _path("job", job, part)
+
+
+def path_of_node(node: str, part: str = "") -> str:
+    """Where the API has a node, or what can be done with it."""
+    return _path("node", node, part)
+
+
+def _path(kind: str, name: str, part: str) -> str:
+    # What people typed as a name must not lead to another address.
+    if not name or "/" in name or name in (".", ".."):
+        raise ControllerError(f"there is no {kind} {name!r}")
+    return f"/{kind}s/{quote(name)}" + (f"/{part}" if part else "")
+
+
 class Client:
     """A connection to one controller; URL and token from the environment unless given."""
 
     def __init__(self, url: str | None = None, token: str | None = None, seconds: float = 30.0) -> None:
         self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
         token = token or os.environ.get(TOKEN_VARIABLE) or _token_from_file()
+        if not (token.isascii() and token.isprintable()):
+            raise ControllerError(
+                f"the token in {TOKEN_VARIABLE} or {TOKEN_FILE_VARIABLE} has characters that none has; "
+                "copy it as `compass serve` wrote it"
+            )
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        # Proxies are for the world outside; a controller is one's own.
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=seconds, trust_env=False)
+        try:
+            # Proxies are for the world outside; a controller is one's own.
+            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=seconds, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise ControllerError(f"{self.url!r} is no address: {error}; expected one like {DEFAULT_URL}") from None
 
     def get(self, path: str, **query: Any) -> Any:
         """What a read answers."""
-        return self._answer(self._send("GET", path, params=query)).json()
+        return self._answered("GET", path, params=query)
 
     def jobs(self, phase: str = "open") -> list[dict[str, Any]]:
         """All jobs in a phase (`open`: not over; empty: whatever), the latest first; page by page."""
@@ -54,25 +80,27 @@ class Client:
 
     def post(self, path: str) -> Any:
         """What a command answers."""
-        return self._answer(self._send("POST", path)).json()
+        return self._answered("POST", path)
 
     def submit(self, text: str) -> str:
         """Submits a job file's text; its id."""
-        response = self._send("POST", "/jobs", content=text.encode(), headers={"content-type": "application/yaml"})
-        return str(self._answer(response).json()["id"])
+        headers = {"content-type": "application/yaml"}
+        return str(self._answered("POST", "/jobs", content=text.encode(), headers=headers)["id"])
 
     def submit_fields(self, fields: dict[str, Any]) -> str:
         """Submits a job; its id."""
-        return str(self._answer(self._send("POST", "/jobs", json=fields)).json()["id"])
+        return str(self._answered("POST", "/jobs", json=fields)["id"])
 
     def log(self, job: str, **query: Any) -> tuple[bytes, int]:
         """A piece of a log, and the generation with which that log begins."""
-        response = self._answer(self._send("GET", f"/jobs/{quote(job)}/logs", params=query))
+        response = self._answer(self._send("GET", path_of_job(job, "logs"), params=query))
         return response.content, int(response.headers["x-compass-log-begins"])
 
     def events(self) -> Iterator[str]:
         """Lines of the event stream, for ever."""
         with self._http.stream("GET", "/api/v1/events", timeout=None) as response:
+            if not response.is_success:
+                response.read()
             self._answer(response)
             yield from response.iter_lines()
 
@@ -85,16 +113,27 @@ class Client:
                 f"--url or {URL_VARIABLE}"
             ) from None
 
+    def _answered(self, method: str, path: str, **options: Any) -> Any:
+        return self._answer(self._send(method, path, **options)).json()
+
     def _answer(self, response: httpx.Response) -> httpx.Response:
         if response.is_success:
+            if API_HEADER not in response.headers:
+                raise ControllerError(self._stranger(response))
             return response
         try:
-            text = response.json()["error"]
+            text = str(response.json()["error"])
         except (ValueError, KeyError, TypeError):
-            text = response.text[:200]
+            text = self._stranger(response)
         if response.status_code == 401:
             text += f"; set {TOKEN_VARIABLE} or {TOKEN_FILE_VARIABLE}"
         raise (ControllerAwayError if response.status_code == 503 else ControllerError)(text)
+
+    def _stranger(self, response: httpx.Response) -> str:
+        return (
+            f"what answers at {self.url} is no controller (status {response.status_code}); "
+            f"name another with --url or {URL_VARIABLE}"
+        )
 
     def close(self) -> None:
         """Lets go of the connection."""
@@ -137,4 +176,4 @@ class Submitter:
 
 def _token_from_file() -> str:
     name = os.environ.get(TOKEN_FILE_VARIABLE)
-    return Path(name).read_text(encoding="ascii").strip() if name else ""
+    return Path(name).read_text(encoding="utf-8", errors="replace").strip() if name else ""

@@ -1,6 +1,7 @@
 """Phys-Mix on the live system, scheduler by scheduler, and the same run replayed in the simulator."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,9 +24,12 @@ from compass_abs.reporting.recorder import ReportRecorder
 from compass_abs.schedulers.registry import parse_choice
 from compass_abs.simulation import Existing, Result, Setup, Summary, record
 from compass_abs.simulation.costs import PaperCost
+from compass_abs.simulation.results import CONFIG, SUMMARY, check_target
 from compass_abs.training.phys_mix import Task
 
 NODES, CAPACITY = 4, 8
+#: What `save` writes beside the run directories; by it a later experiment knows what it may replace.
+NUMBERS = "physical.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +79,25 @@ class PhysicalRun:
         }
 
 
+def check_plan(schedulers: Sequence[str], directory: Path, existing: Existing) -> None:
+    """Raises unless each of these can be run and the results be written there: asked before hours of training."""
+    for number, scheduler in enumerate(schedulers):
+        if scheduler in schedulers[:number]:
+            raise CompassError(f"scheduler {scheduler!r} is named twice; its results would replace each other")
+        _config(scheduler).check()
+    check_target(directory, existing, (NUMBERS,))
+
+
+def _config(scheduler: str) -> Config:
+    name, parameters = parse_choice(scheduler)
+    return Config(scheduler=name, parameters=parameters)
+
+
 def run_physical(
     tasks: Sequence[Task], scheduler: str, warmth: Warmth, say: Callable[[str], None], patience: float = 7200.0
 ) -> PhysicalRun:
     """Submits the tasks when they arrive, waits for all of them, measures, and replays."""
-    name, parameters = parse_choice(scheduler)
-    config = Config(scheduler=name, parameters=parameters)
+    config = _config(scheduler)
     with TemporaryDirectory(prefix="compass-physical-") as folder:
         with live_system(Path(folder), 0, config, NODES, CAPACITY, warmth) as client:
             say(f"{scheduler}: dashboard {client.url}/")
@@ -157,6 +174,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def save(runs: Sequence[PhysicalRun], directory: Path) -> Path:
     """Writes run directories and reports like the simulator's, `physical.json`, and the tables in Markdown."""
+    _remove_other_runs(directory, {run.scheduler for run in runs})
     for run in runs:
         run.live.result.save(directory / "live" / run.scheduler, Existing.REPLACE)
         run.replayed.result.save(directory / "replayed" / run.scheduler, Existing.REPLACE)
@@ -164,9 +182,18 @@ def save(runs: Sequence[PhysicalRun], directory: Path) -> Path:
     replayed = [run.replayed for run in runs if run.replayed.jobs == runs[0].replayed.jobs]
     write_report(_comparison("Phys-Mix, replayed in the simulator", replayed, runs), directory / "replayed.html")
     rows = [run.as_dict() for run in runs]
-    (directory / "physical.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    (directory / NUMBERS).write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     (directory / "physical.md").write_text(tables(runs), encoding="utf-8")
     return directory
+
+
+def _remove_other_runs(directory: Path, schedulers: set[str]) -> None:
+    """Runs of an earlier experiment: beside those of a new one they would be taken for part of it."""
+    for way in ("live", "replayed"):
+        for path in (directory / way).iterdir() if (directory / way).is_dir() else ():
+            is_run = (path / CONFIG).is_file() and (path / SUMMARY).is_file()
+            if is_run and not path.is_symlink() and path.name not in schedulers:
+                shutil.rmtree(path)
 
 
 def _comparison(title: str, shown: Sequence[Told], runs: Sequence[PhysicalRun]) -> Comparison:
