@@ -13,6 +13,7 @@ import uvicorn
 
 from compass_abs.controller.api import make_app
 from compass_abs.controller.job_spec import check_job
+from compass_abs.controller.reconcile import Conduct, Config
 from compass_abs.controller.service import Service
 from compass_abs.model import NodeStatus
 from tests.controller.running import service
@@ -164,6 +165,52 @@ def test_page_fits_a_telephone_and_a_finger(browser: Any, tmp_path: Path) -> Non
         # In one line: a column too narrow would break the id at every letter.
         assert tab.locator("#running .job", has_text=job).bounding_box()["height"] < 40
         assert tab.locator("[data-node=n0] button").evaluate("button => getComputedStyle(button).opacity") == "1"
+
+
+def test_moves_that_are_only_shown_are_on_the_page_with_what_they_are_for(browser: Any, tmp_path: Path) -> None:
+    config = Config(scheduler="best-fit", conduct=Conduct.RECOMMEND)
+    with service(tmp_path, config) as running, served(running) as url, page(browser, url) as tab:
+        tab.wait_for_selector("#proposals >> text=Nothing would be moved")
+        job = submit(running)
+        tab.wait_for_selector("#running >> text=running")
+        running.ask(lambda c: c.set_node("n0", NodeStatus.DRAINING))
+        row = tab.locator("#proposals tbody tr", has_text=job)
+        row.wait_for()
+        assert "n0" in row.inner_text()
+        assert "so that n0 is empty" in row.inner_text()
+        tab.wait_for_selector("#facts >> text=1 draining")
+        running.ask(lambda c: c.set_node("n0", NodeStatus.UP))
+        tab.wait_for_selector("#proposals >> text=Nothing would be moved")
+
+
+def test_refusal_is_told_to_whoever_asked(browser: Any, tmp_path: Path) -> None:
+    with service(tmp_path) as running, served(running) as url, page(browser, url) as tab:
+        tab.route("**/drain", lambda route: route.fulfill(status=404, json={"error": f"no node {HOSTILE}"}))
+        row = tab.locator("[data-node=n0]")
+        row.hover()
+        row.locator("button").click()
+        tab.click("#confirm-yes")
+        until(tab, "!document.getElementById('said').hidden")
+        assert tab.locator("#said").inner_text() == f"no node {HOSTILE}"
+
+
+@pytest.mark.parametrize("width", [390, 800, 1360])
+def test_long_names_and_many_nodes_leave_everything_in_its_place(browser: Any, tmp_path: Path, width: int) -> None:
+    window = {"viewport": {"width": width, "height": 900}}
+    with service(tmp_path, nodes=60) as running, served(running) as url, page(browser, url, **window) as tab:
+        for _ in range(61):
+            submit(
+                running, name="a name as long as people make them when they sweep over seeds " * 3, gpus_per_instance=8
+            )
+        tab.wait_for_selector("#running >> text=running")
+        tab.wait_for_selector("#queue >> text=capacity")
+        tab.wait_for_selector("[data-node=n59] .gpu.taken")
+        for part in ("section", "td"):
+            widths = f"[...document.querySelectorAll('{part}')].map(part => part.scrollWidth - part.clientWidth)"
+            assert max(tab.evaluate(widths)) <= 1
+        assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        # Sixty rows of nodes don't push what runs off to where nobody looks.
+        assert tab.locator("#cluster-section").bounding_box()["height"] < 900
 
 
 def test_page_of_a_job_tells_its_history_and_shows_every_start(browser: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from compass_abs.controller.book import JobPhase, MigrationPast
 from compass_abs.controller.migration import Patience
 from compass_abs.controller.reconcile import Conduct, Config
 from compass_abs.controller.records import MigrationOutcome
+from compass_abs.controller.views import overview, plan_view
 from compass_abs.engines.protocol import RunId
 from compass_abs.model import NodeStatus
 from tests.journeys.world import World
@@ -291,6 +292,39 @@ def test_recommend_shows_every_move_and_makes_none() -> None:
     assert past(world, job) == []
     world.finish()
     assert world.nodes(job) == ()
+
+
+def test_recommendation_is_shown_only_as_long_as_it_makes_sense() -> None:
+    """Of a drain that is taken back, and of a gang that is gone."""
+    world = World(Config(scheduler="best-fit", conduct=Conduct.RECOMMEND, patience=QUICK))
+    job = world.submit(2, 6)
+    world.run_until(lambda: world.phase(job) is JobPhase.RUNNING)
+    drain(world)
+    world.run(2)
+    for picture in (plan_view(world.controller), overview(world.controller)):
+        assert [proposal["why"] for proposal in picture["proposals"]] == ["drain n0"]
+    world.command("set_node", "n0", NodeStatus.UP)
+    world.run(1)
+    assert plan_view(world.controller)["proposals"] == []
+    drain(world)
+    world.run(2)
+    assert len(plan_view(world.controller)["proposals"]) == 1
+    world.command("cancel", job)
+    world.run(5)
+    assert plan_view(world.controller)["proposals"] == overview(world.controller)["proposals"] == []
+
+
+def test_recommendation_to_tidy_up_after_a_start_is_shown_although_the_job_runs() -> None:
+    world = World(Config(scheduler="compass-abs", conduct=Conduct.RECOMMEND), steps=1000)
+    for gpus in (1, 2, 4, 1, 2, 4, 8, 1, 3):
+        job = world.submit(1, gpus)
+        world.run(2)
+        shown = [each for each in plan_view(world.controller)["proposals"] if each["why"] == f"beginning of {job}"]
+        if shown:
+            assert world.phase(job) is JobPhase.RUNNING
+            assert all(world.nodes(move["job"])[move["instance"]] == move["from"] for move in shown[0]["moves"])
+            return
+    raise AssertionError("nothing was proposed")
 
 
 def test_failed_gang_after_migration_ends_like_any_other() -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compass_abs.controller.book import JobEntry, JobPhase
 from compass_abs.controller.pool import Pool, Proposal
+from compass_abs.controller.proposals import current
 from compass_abs.controller.reconcile import Controller
 from compass_abs.controller.views import why_waiting
 from compass_abs.model import ClusterState, Job, NodeStatus, Verdict
@@ -83,47 +83,6 @@ def _picture(pool: Pool) -> PoolPicture:
     return PoolPicture(
         pool.name, state.capacity, nodes, tuple((gang.job, tuple(gang.nodes)) for gang in state.gangs.values())
     )
-
-
-# ---- proposals
-
-
-def current(c: Controller, pool: Pool) -> list[Proposal]:
-    """Proposals that could still be carried out, and whose purpose is still there."""
-    true = [proposal for proposal in pool.proposals if _is_wanted(c, proposal) and _is_possible(c, pool, proposal)]
-    # Each look at what could be tidied up replaces the one before.
-    last = next((proposal for proposal in reversed(true) if tidies(proposal)), None)
-    return [proposal for proposal in true if proposal is last or not tidies(proposal)]
-
-
-def tidies(proposal: Proposal) -> bool:
-    """True for moves that nobody waits for."""
-    return proposal.trigger.partition(" ")[0] not in ("start", "drain")
-
-
-def _is_wanted(c: Controller, proposal: Proposal) -> bool:
-    purpose, _, job_id = proposal.trigger.partition(" ")
-    if purpose != "start":
-        return True
-    entry = c.book.jobs.get(job_id)
-    return entry is not None and entry.phase is JobPhase.QUEUED and not entry.cancelled
-
-
-def _is_possible(c: Controller, pool: Pool, proposal: Proposal) -> bool:
-    """Everybody is still where the moves begin, and there is room where they end."""
-    state = pool.state
-    change: dict[int, int] = {}
-    for move in proposal.moves:
-        entry = c.book.jobs.get(move.instance.job_id)
-        if entry is None or not _is_on(entry, move.instance.number, state.nodes[move.source].name):
-            return False
-        change[move.source] = change.get(move.source, 0) - move.gpus
-        change[move.target] = change.get(move.target, 0) + move.gpus
-    return all(more <= max(0, state.nodes[node].free) for node, more in change.items())
-
-
-def _is_on(entry: JobEntry, number: int, node: str) -> bool:
-    return entry.phase is JobPhase.RUNNING and number < len(entry.nodes) and entry.nodes[number] == node
 
 
 def _cost(c: Controller, proposal: Proposal) -> float:

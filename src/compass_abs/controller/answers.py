@@ -138,6 +138,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         jobs="[JobSummary]",
         waiting="[JobSummary]",
         waiting_total="whole",
+        proposals="[Proposal]",
         recent="[JobSummary]",
     ),
     "History": _shape(samples="[Sample]"),

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from compass_abs.controller.advice import Advice, PoolPicture, Waiting, advice, remedy, remedy_in_words, tidies
+from compass_abs.controller.advice import Advice, PoolPicture, Waiting, advice, remedy, remedy_in_words
 from compass_abs.controller.pool import Proposal
+from compass_abs.controller.proposals import tidies
 from compass_abs.controller.service import Service
 from compass_abs.engines.kubernetes.events import EventWriter, Subject, Weight
 from compass_abs.engines.kubernetes.recommendations import MISSING, Board, Recommendation, RecommendedMove, object_name

@@ -207,11 +207,12 @@ class Pool:
         self.proposals = [proposal for proposal in self.proposals if proposal.trigger != trigger]
         if not decision.admitted or not decision.migrations or driver.migrates:
             return decision
-        self.propose(trigger, decision.migrations)
         self.scheduler.undo(decision)
         if decision.before:
+            self.propose(trigger, decision.migrations)
             return Decision(job, reason=self._would_start(job, decision))
         # Only what would have been tidied up afterwards is left out.
+        self.propose(f"beginning of {job.id}", decision.migrations)
         self.state.place(job, decision.nodes)
         self.scheduler.restore(())
         return Decision(job, decision.nodes)

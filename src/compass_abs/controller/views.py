@@ -4,6 +4,7 @@ from typing import Any
 
 from compass_abs.controller.book import JobEntry, JobPhase, MigrationPast
 from compass_abs.controller.pool import Pool
+from compass_abs.controller.proposals import proposals_view
 from compass_abs.controller.reconcile import Controller
 from compass_abs.controller.runs import View
 from compass_abs.controller.topology import effective_status, still_on
@@ -226,6 +227,7 @@ def overview(c: Controller) -> dict[str, Any]:
         "jobs": [job_summary(c, entry) for entry in active],
         "waiting": [job_summary(c, c.book.jobs[job_id]) for job_id in shown],
         "waiting_total": len(waiting),
+        "proposals": proposals_view(c),
         "recent": [job_summary(c, entry) for entry in ended[:_RECENT_SHOWN]],
     }
 
@@ -255,26 +257,7 @@ def plan_view(c: Controller) -> dict[str, Any]:
                     "state": entry.migration.phase.value,
                 }
             )
-    return {"migrates": c.migrates, "moves": moves, "proposals": _proposals(c)}
-
-
-def _proposals(c: Controller) -> list[dict[str, Any]]:
-    found = []
-    for pool in c.pools.values():
-        for proposal in pool.proposals:
-            moves = [
-                {
-                    "job": move.instance.job_id,
-                    "instance": move.instance.number,
-                    "from": pool.state.nodes[move.source].name,
-                    "to": pool.state.nodes[move.target].name,
-                    "gpus": move.gpus,
-                    "cause": str(move.cause),
-                }
-                for move in proposal.moves
-            ]
-            found.append({"time": proposal.time, "why": proposal.trigger, "pool": pool.name, "moves": moves})
-    return found
+    return {"migrates": c.migrates, "moves": moves, "proposals": proposals_view(c)}
 
 
 def explain_job(c: Controller, entry: JobEntry) -> dict[str, Any]:

@@ -17,14 +17,35 @@ async function confirmed(question, action) {
   dialog.returnValue = "no";
   dialog.showModal();
   await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
-  if (dialog.returnValue === "yes") { await action(); state.stale = true; await look(); }
+  if (dialog.returnValue !== "yes") return;
+  try { await action(); } catch (error) { say(error.message); }
+  state.stale = true;
+  await look();
+}
+
+// What became of something that was asked for, until it has been read.
+function say(words) {
+  const said = byId("said");
+  said.textContent = words;
+  said.hidden = false;
+  clearTimeout(state.saying);
+  state.saying = setTimeout(() => { said.hidden = true; }, 8000);
+}
+
+// Nodes that take nothing new, by what they are.
+function closed(picture) {
+  const counts = new Map();
+  for (const node of picture.nodes) if (node.status !== "up") counts.set(node.status, (counts.get(node.status) ?? 0) + 1);
+  return [...counts].map(([status, count]) => `${count} ${status}`).join(", ");
 }
 
 function facts(picture) {
   const pools = picture.pools, sum = (key) => pools.reduce((total, pool) => total + pool[key], 0);
   const gpus = sum("gpus"), used = gpus - sum("free");
+  const shut = closed(picture);
   const shown = [
     ["GPUs", `${used} / ${gpus}`],
+    ...(shut ? [["nodes", shut]] : []),
     ["SIF", pools.map((pool) => pool.sif.toFixed(3)).join(" · ") || "–"],
     ["running", picture.counts.running + picture.counts.starting + picture.counts.migrating],
     ["waiting", picture.waiting_total],
@@ -69,10 +90,25 @@ function show() {
   const recent = picture.recent.map((job) => ({ ...job, ago: since(job.ended, picture.time) }));
   rows("recent", recent, (job) => [
     cell(open(job)), cell(text(`${job.phase}, ${job.ago} ago`)), tight(size(job)),
-    cell(text(moves(job))), cell(text(job.reason)),
+    cell(text(moves(job))), cell(text(job.reason === job.phase ? "" : job.reason)),
   ], "Nothing has ended yet.", 5);
+  showProposals(picture);
   byId("running-count").textContent = picture.jobs.length || "";
   byId("queue-count").textContent = picture.waiting_total || "";
+}
+
+function purpose(why) {
+  const [kind, ...rest] = why.split(" "), name = rest.join(" ");
+  return kind === "start" ? `so that ${name} can start` : kind === "drain" ? `so that ${name} is empty` : `tidying up (${why})`;
+}
+
+function showProposals(picture) {
+  const moves = picture.proposals.flatMap((proposal) => proposal.moves.map((move) =>
+    ({ ...move, id: `${proposal.why} ${move.job} ${move.instance}`, why: purpose(proposal.why) })));
+  const named = (move) => ({ id: move.job, name: move.gpus === 1 ? `1 GPU` : `${move.gpus} GPUs` });
+  byId("proposals-section").hidden = !moves.length && picture.mode !== "recommend";
+  byId("proposals-count").textContent = moves.length || "";
+  rows("proposals", moves, (move) => [cell(open(named(move))), tight(move.from), tight(move.to), cell(text(move.why))], "Nothing would be moved.", 4);
 }
 
 function drainOrBack(node) {

@@ -16,6 +16,7 @@ function cells(node) {
 
 export function drawCluster(target, picture, open, drain) {
   target.classList.toggle("few", picture.nodes.length <= 12);
+  target.classList.toggle("many", picture.nodes.length > 120);
   patch(target, picture.nodes, (node) => node.name, (node) => {
     const row = element("div", { class: `node ${node.status}`, "data-node": node.name });
     const gpus = element("div", { class: "gpus", role: "img", "aria-label": `${node.name}: ${node.gpus - node.free} of ${node.gpus} GPUs used` });
@@ -27,6 +28,7 @@ export function drawCluster(target, picture, open, drain) {
       if (slot) {
         gpu.style.background = colour(slot.job);
         gpu.title = `${slot.job}, instance ${slot.instance}`;
+        gpu.dataset.instance = `${slot.job} ${slot.instance}`;
         gpu.addEventListener("click", () => open(slot.job));
       }
       gpus.append(gpu);
@@ -41,24 +43,32 @@ export function drawCluster(target, picture, open, drain) {
   });
 }
 
-// A dashed arc from where each instance leaves to where it arrives.
+// An arrow from where each instance leaves to where it arrives.
 export function drawMoves(target, cluster, picture) {
   const base = target.getBoundingClientRect();
   const rows = new Map([...cluster.children].map((child) => [child.dataset.node, child]));
-  const middle = (name) => {
-    const row = rows.get(name), box = row?.querySelector(".gpus").getBoundingClientRect();
-    return box && { x: box.x + box.width / 2 - base.x, y: box.y + box.height / 2 - base.y };
+  // The middle of the instance's own GPUs on a node; of all of them until it has some there.
+  const middle = (name, instance) => {
+    const gpus = [...(rows.get(name)?.querySelectorAll(".gpu") ?? [])];
+    const own = gpus.filter((gpu) => gpu.dataset.instance === instance);
+    const boxes = (own.length ? own : gpus).map((gpu) => gpu.getBoundingClientRect());
+    if (!boxes.length) return null;
+    const left = boxes[0].left, right = boxes[boxes.length - 1].right, { top, bottom } = boxes[0];
+    return { x: (left + right) / 2 - base.x, y: (top + bottom) / 2 - base.y };
   };
   const paths = [];
   for (const job of picture.jobs) {
     if (!job.migration) continue;
     job.migration.sources.forEach((source, number) => {
-      const from = middle(source), to = middle(job.migration.targets[number]);
-      if (!from || !to || source === job.migration.targets[number]) return;
+      if (source === job.migration.targets[number]) return;
+      const instance = `${job.id} ${number}`;
+      const from = middle(source, instance), to = middle(job.migration.targets[number], instance);
+      if (!from || !to) return;
       const bend = 40 + Math.abs(to.y - from.y) / 4;
-      const path = svg("path", { d: `M${from.x} ${from.y}C${from.x + bend} ${from.y} ${to.x + bend} ${to.y} ${to.x} ${to.y}`, "data-job": job.id });
-      path.style.stroke = colour(job.id);
-      paths.push(path);
+      const way = `M${from.x} ${from.y}C${from.x + bend} ${from.y} ${to.x + bend} ${to.y} ${to.x} ${to.y}`;
+      const tip = `M${to.x} ${to.y}l9 -5v10Z`;
+      // Beneath, in the colour of the card: an arrow crosses cells of any colour, its own job's among them.
+      paths.push(svg("path", { class: "halo", d: way }), svg("path", { class: "way", d: way, "data-job": job.id }), svg("path", { class: "tip", d: tip }));
     });
   }
   target.replaceChildren(...paths);

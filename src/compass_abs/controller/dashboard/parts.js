@@ -27,7 +27,7 @@ export const text = (value) => document.createTextNode(value ?? "");
 export const cell = (...children) => element("td", {}, ...children);
 
 export function jobButton(job, open) {
-  const button = element("button", { class: "job", type: "button", title: job.name });
+  const button = element("button", { class: "job", type: "button", title: job.name === job.id ? job.id : `${job.id}: ${job.name}` });
   const swatch = element("span", { class: "swatch" });
   swatch.style.background = colour(job.id);
   const name = job.name !== job.id ? element("span", { class: "muted" }, text(job.name)) : text("");
@@ -40,7 +40,7 @@ export function progress(job) {
   const words = job.total ? `${job.step} / ${job.total}` : `${job.step || "–"}`;
   if (!job.total) return text(words);
   const bar = element("progress", { max: job.total, value: job.step, "aria-label": `${job.id}: ${words} steps` });
-  return element("span", {}, bar, text(` ${words}`));
+  return element("span", { class: "progress" }, bar, text(` ${words}`));
 }
 
 export function since(then, now) {
