@@ -1,8 +1,11 @@
 """Real PyTorch training on the live system: a gang is moved, and its losses stay the same, bit for bit."""
 
+from typing import Any
+
 import pytest
 
-from compass_abs.controller.demonstration import DemoJob, demonstrate, live_system
+from compass_abs.controller.client import ControllerError
+from compass_abs.controller.demonstration import DemoJob, demonstrate, live_system, same_losses
 from compass_abs.controller.reconcile import Config
 from compass_abs.engines.local import Warmth
 
@@ -15,3 +18,40 @@ def test_migrated_training_has_the_losses_of_an_undisturbed_run(warmth: Warmth) 
     with live_system(None, 0, Config(scheduler="compass-abs"), warmth=warmth) as client:
         verdict = demonstrate(client, print, mix)
     assert verdict.good, verdict
+
+
+class Logs:
+    """A client that knows logs: of each job, one a generation."""
+
+    def __init__(self, **logs: list[str]) -> None:
+        self.logs = logs
+
+    def get(self, path: str) -> dict[str, Any]:
+        return {"generation": len(self.logs[path.rpartition("/")[2]])}
+
+    def log(self, job: str, *, instance: int, generation: int, limit: int) -> tuple[bytes, int]:
+        text = self.logs[job][generation - 1]
+        if not text:
+            raise ControllerError("nothing printed yet")
+        return text.encode(), generation
+
+
+FIRST, SECOND = "1 0x1.8p+0\nsaved\n", "2 0x1.4p-1\n"
+
+
+@pytest.mark.parametrize(
+    ("moved", "same"),
+    [
+        ([FIRST, SECOND], True),
+        ([FIRST, FIRST + SECOND], True),
+        (["", FIRST + SECOND], True),
+        ([FIRST, "2 0x1.4p-2\n"], False),
+        ([FIRST, "1 0x1.9p+0\n" + SECOND], False),
+        ([FIRST, ""], False),
+        (["", ""], False),
+    ],
+)
+def test_losses_are_the_same_only_if_every_step_was_told_and_told_alike(moved: list[str], same: bool) -> None:
+    client: Any = Logs(moved=moved, undisturbed=[FIRST + SECOND], silent=[""])
+    assert same_losses(client, {"id": "moved", "instances": 1}, "undisturbed", 2) is same
+    assert not same_losses(client, {"id": "moved", "instances": 1}, "silent", 2)

@@ -32,6 +32,38 @@ def test_grafana_asks_only_for_metrics_that_exist(tmp_path: Path) -> None:
     assert asked <= known
 
 
+#: What dashboards and alerts of users are built on: changing one breaks them.
+NAMES = {
+    "compass_sif_ratio": {"pool"},
+    "compass_partial_nodes": {"pool", "kind"},
+    "compass_empty_nodes": {"pool"},
+    "compass_usable_slots": {"pool", "gpus"},
+    "compass_unusable_free_ratio": {"pool", "gpus"},
+    "compass_wcc_margin": {"pool"},
+    "compass_pending_jobs": {"reason"},
+    "compass_migrations_total": {"class", "trigger", "outcome"},
+    "compass_migration_seconds_bucket": {"phase", "le"},
+    "compass_disrupted_gpu_seconds_total": set(),
+    "compass_plan_seconds_bucket": {"le"},
+    "compass_invariant_violations_total": set(),
+    "compass_budget_exhausted_total": set(),
+}
+
+
+def test_metrics_have_the_names_and_labels_that_users_build_on(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        metrics = Metrics()
+        running.subscribe(lambda event: metrics.on_event(event, running.controller.book))
+        job = running.ask(lambda c: c.submit(check_job({"name": "a", "command": ["x"], "gpus_per_instance": 4})))
+        wait_until(running, lambda c: c.entry(job).phase is JobPhase.RUNNING)
+        running.ask(lambda c: c.set_node(c.entry(job).nodes[0], NodeStatus.DRAINING))
+        wait_until(running, lambda c: bool(c.entry(job).past))
+        text = running.ask(metrics.render).decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    labels = {sample.name: set(sample.labels) for sample in samples}
+    assert {name: labels.get(name) for name in NAMES} == NAMES
+
+
 def test_metrics_follow_the_cluster(tmp_path: Path) -> None:
     with service(tmp_path, nodes=3) as running:
         text = running.ask(Metrics().render).decode()

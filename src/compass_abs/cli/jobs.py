@@ -167,7 +167,8 @@ def nodes(url: str | None = _URL, as_json: bool = _JSON) -> None:
         (
             node["name"],
             node["status"],
-            f"{node['gpus'] - node['free']}/{node['gpus']}",
+            # Of a lost node nothing is free, and yet nobody may be on it.
+            f"{sum(slot['gpus'] for slot in node['slots'])}/{node['gpus']}",
             " ".join(f"{slot['job']}.{slot['instance']}:{slot['gpus']}" for slot in node["slots"]) or "-",
         )
         for node in found["nodes"]

@@ -19,7 +19,7 @@ export function drawCluster(target, picture, open, drain) {
   target.classList.toggle("many", picture.nodes.length > 120);
   patch(target, picture.nodes, (node) => node.name, (node) => {
     const row = element("div", { class: `node ${node.status}`, "data-node": node.name });
-    const gpus = element("div", { class: "gpus", role: "img", "aria-label": `${node.name}: ${node.gpus - node.free} of ${node.gpus} GPUs used` });
+    const gpus = element("div", { class: "gpus", role: "img", "aria-label": `${node.name}: ${node.slots.reduce((sum, slot) => sum + slot.gpus, 0)} of ${node.gpus} GPUs used` });
     let left = null;
     for (const slot of cells(node)) {
       const other = slot && left && (slot.job !== left.job || slot.instance !== left.instance);
