@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -115,3 +116,34 @@ def test_any_values_in_a_field_are_a_job_or_a_job_spec_error(value: object) -> N
     for field in ("command", "env", "checkpoint", "limits", "instances", "max_duration", "labels", "name"):
         with contextlib.suppress(JobSpecError):
             check_job({"name": "a", "command": ["x"], field: value})
+
+
+def of_the_documentation() -> str:
+    page = (Path(__file__).parents[2] / "docs" / "run-it-live.md").read_text("utf-8")
+    return page.split("```yaml\n")[1].split("```")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        (of_the_documentation(), True),
+        ("name: a\ncommand: train it\n", True),
+        ("name: a\n", False),
+        ("name: a\ncommand: []\n", False),
+        ("name: a\ncommand: [x]\ncomand: [x]\n", False),
+        ("name: a\ncommand: [x]\ninstances: two\n", False),
+        ("name: a\ncommand: [x]\ngpus_per_instance: 40\n", False),
+        ("name: a\ncommand: [x]\nmax_duration: -3\n", False),
+        ("name: a\ncommand: [x]\ncheckpoint: {mode: never}\n", False),
+        ("name: a\ncommand: [x]\nlimits: {memory: [1]}\n", False),
+    ],
+)
+def test_editors_and_the_controller_agree_on_a_job_file(text: str, good: bool) -> None:
+    schema = job_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert jsonschema.Draft202012Validator(schema).is_valid(yaml.safe_load(text)) is good
+    if good:
+        parse_job(text)
+    else:
+        with pytest.raises(JobSpecError):
+            parse_job(text)

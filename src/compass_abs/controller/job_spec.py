@@ -110,8 +110,10 @@ class LimitsSpec(_Strict):
     """What one instance may use."""
 
     memory: Bytes | None = Field(None, description="Address space, e.g. '32GiB'.")
-    open_files: Annotated[int, Field(ge=16, le=1 << 20)] | None = None
-    processes: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    open_files: Annotated[int, Field(ge=16, le=1 << 20)] | None = Field(None, description="Files open at once.")
+    processes: Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(
+        None, description="Processes and threads of the user that it runs as."
+    )
     file_size: Bytes | None = Field(None, description="Largest file it may write.")
     cpus: Annotated[float, Field(gt=0, le=4096)] | None = Field(
         None, description="Cores it may run on; the local engine rounds up."
@@ -250,7 +252,7 @@ class JobSpec(_Strict):
 def job_schema() -> dict[str, Any]:
     """The JSON Schema of a job file, for editors."""
     schema = JobSpec.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "COMPASS-ABS job", **schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "COMPASS-ABS job"}
 
 
 def parse_job(text: str, source: str = "job") -> JobSpec:
