@@ -297,3 +297,48 @@ def test_terminal_dashboard_shows_nodes_and_jobs(url: str) -> None:
                 return dashboard.query_one("#jobs", DataTable).row_count
 
         assert asyncio.run(look()) == 1
+
+
+def test_terminal_dashboard_keeps_the_row_of_its_reader_and_shows_jobs_in_the_colours_of_their_gpus() -> None:
+    import asyncio
+
+    from textual.widgets import DataTable
+
+    from compass_abs.cli.terminal_dashboard import TerminalDashboard, cluster_text
+
+    looks = []
+
+    class Canned:
+        def get(self, path: str) -> dict[str, Any]:
+            looks.append(path)
+            job = {"phase": "running", "instances": 1, "gpus": 1, "total": 0, "step": 0, "reason": "", "nodes": ["n0"]}
+            jobs = [{**job, "id": f"job-{number}"} for number in range(8)]
+            slots = [{"job": job["id"], "gpus": 1, "state": "running"} for job in jobs]
+            node = {"name": "n0", "gpus": 8, "slots": slots, "status": "up"}
+            return {"pools": [], "nodes": [node], "jobs": jobs, "waiting": [], "waiting_total": 0, "migrations": "on"}
+
+    dashboard = TerminalDashboard(Canned(), 0.1)  # type: ignore[arg-type]
+
+    async def look() -> tuple[int, list[Any]]:
+        async with dashboard.run_test() as pilot:
+            table = dashboard.query_one("#jobs", DataTable)
+            for _ in range(200):
+                await pilot.pause(0.05)
+                if table.row_count:
+                    break
+            table.move_cursor(row=5)
+            seen = len(looks)
+            for _ in range(200):
+                await pilot.pause(0.05)
+                if len(looks) > seen + 2:
+                    break
+            rows = [table.get_row_at(row) for row in range(table.row_count)]
+            return table.cursor_row, rows
+
+    row, rows = asyncio.run(look())
+    assert row == 5
+    assert [str(each[3]) for each in rows] == ["-"] * 8
+    shown = [each[0].style for each in rows]
+    assert len(set(shown)) == 8
+    cluster = cluster_text(Canned().get("")["nodes"], dashboard._colours)
+    assert [str(span.style) for span in cluster.spans if str(span.style).startswith("#")] == shown

@@ -77,7 +77,7 @@ def ps(
             job["id"],
             job["phase"],
             f"{job['instances']}×{job['gpus']}",
-            _progress(job),
+            progress(job),
             ",".join(dict.fromkeys(job["nodes"])) or "-",
             _ago(job["submitted"]),
             _short(job["reason"] or job["name"]),
@@ -103,7 +103,7 @@ def describe(job: str = _JOB, url: str | None = _URL, as_json: bool = _JSON) -> 
         echo(f"reason       {_clean(found['reason'])}")
     echo(f"command      {json.dumps(found['spec']['command'], ensure_ascii=False)}")
     repeated = f", {found['lost_seconds']:.0f} s repeated after migrations" if found["lost_seconds"] else ""
-    echo(f"progress     {_progress(found)}   restarts {found['restarts']}, steps lost {found['lost_steps']}{repeated}")
+    echo(f"progress     {progress(found)}   restarts {found['restarts']}, steps lost {found['lost_steps']}{repeated}")
     for run in found["runs"]:
         where = f"{run['node']} GPU {','.join(map(str, run['gpus'])) or '?'}"
         echo(
@@ -263,7 +263,8 @@ def _say(found: Any, words: str, as_json: bool) -> None:
         typer.echo(words)
 
 
-def _progress(job: dict[str, Any]) -> str:
+def progress(job: dict[str, Any]) -> str:
+    """Steps done, and of how many where the program tells."""
     return f"{job['step']}/{job['total']}" if job["total"] else str(job["step"] or "-")
 
 

@@ -8,6 +8,7 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Header, Static
 
+from compass_abs.cli.jobs import progress
 from compass_abs.controller.client import Client
 from compass_abs.model import CompassError
 
@@ -27,6 +28,7 @@ class TerminalDashboard(App[None]):
         self._client = client
         self._seconds = seconds
         self._looking = False
+        self._colours = Colours()
 
     def compose(self) -> ComposeResult:
         """Header, cluster, jobs, footer."""
@@ -68,25 +70,38 @@ class TerminalDashboard(App[None]):
                 f"{pool['gpus'] - pool['free']}/{pool['gpus']} GPUs  SIF {pool['sif']:.3f}  "
                 f"{picture['waiting_total']} waiting  migrations {picture['migrations']}"
             )
-        self.query_one("#nodes", Static).update(cluster_text(picture["nodes"]))
+        self.query_one("#nodes", Static).update(cluster_text(picture["nodes"], self._colours))
         table = self.query_one("#jobs", DataTable)
+        # Who has gone down the list stays there while it is made anew.
+        row, down = table.cursor_row, table.scroll_y
         table.clear()
         for job in [*picture["jobs"], *picture["waiting"]]:
             nodes = ",".join(dict.fromkeys(job["nodes"])) or "-"
             size = f"{job['instances']}×{job['gpus']}"
-            step = f"{job['step']}/{job['total']}"
-            table.add_row(*(Text(str(cell)) for cell in (job["id"], job["phase"], size, step, nodes, job["reason"])))
+            name = Text(job["id"], self._colours[job["id"]] if job["nodes"] else "")
+            cells = (job["phase"], size, progress(job), nodes, job["reason"])
+            table.add_row(name, *(Text(str(cell)) for cell in cells))
+        table.move_cursor(row=min(row, max(0, table.row_count - 1)), scroll=False)
+        table.scroll_to(y=down, animate=False)
 
 
-def cluster_text(nodes: list[dict[str, Any]]) -> Text:
+class Colours(dict[str, str]):
+    """Jobs get colours in the order in which they are first seen, so that those side by side differ."""
+
+    def __missing__(self, job: str) -> str:
+        self[job] = _PALETTE[len(self) % len(_PALETTE)]
+        return self[job]
+
+
+def cluster_text(nodes: list[dict[str, Any]], colours: Colours) -> Text:
     """A line a node, a block a GPU, a colour a job."""
     text = Text()
     for node in nodes:
         text.append(f"{node['name']:>10} ", "bold" if node["status"] == "up" else "dim")
         shown = 0
         for slot in node["slots"]:
-            colour = _PALETTE[sum(map(ord, slot["job"])) % len(_PALETTE)]
-            text.append("█" * slot["gpus"] if slot["state"] != "arriving" else "▒" * slot["gpus"], colour)
+            block = "▒" if slot["state"] == "arriving" else "█"
+            text.append(block * slot["gpus"], colours[slot["job"]])
             shown += slot["gpus"]
         text.append("·" * max(0, node["gpus"] - shown), "dim")
         text.append(f" {node['status']}\n", "dim")
