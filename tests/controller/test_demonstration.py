@@ -1,5 +1,7 @@
 """Real PyTorch training on the live system: a gang is moved, and its losses stay the same, bit for bit."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,25 @@ def test_migrated_training_has_the_losses_of_an_undisturbed_run(warmth: Warmth) 
     with live_system(None, 0, Config(scheduler="compass-abs"), warmth=warmth) as client:
         verdict = demonstrate(client, print, mix)
     assert verdict.good, verdict
+
+
+def test_system_that_is_thrown_away_takes_its_jobs_along() -> None:
+    """As when somebody interrupts `compass live`, or an experiment of hours."""
+
+    def train() -> None:
+        with live_system(None, 0, Config(scheduler="best-fit"), nodes=2, warmth=Warmth.COLD) as client:
+            for _ in range(2):
+                job = client.submit_fields({"name": "a", "command": ["sleep", "60"], "instances": 2})
+            while len(runs := client.get(f"/jobs/{job}")["runs"]) < 2 or not all(run["handle"] for run in runs):
+                time.sleep(0.02)
+            started.extend(int(run["handle"].split()[1]) for run in runs)
+            raise KeyboardInterrupt
+
+    started: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert len(started) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in started)
 
 
 class Logs:

@@ -81,6 +81,25 @@ class TestLocalEngine(EngineConformance):
         engine.start(other)
         self.ended(engine, other.run)
 
+    @pytest.mark.parametrize("reopened", [False, True])
+    @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.3])
+    def test_killed_node_takes_an_instance_that_is_just_starting(
+        self, engine: LocalEngine, job: str, seconds: float, reopened: bool, tmp_path: Path
+    ) -> None:
+        """Also when it is forgotten, or the engine ends, before anybody could know its process."""
+        mark = tmp_path / "mark"
+        program = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+        (order,) = self.orders(engine, job, self.nodes(engine)[:1], self.python(program))
+        engine.start(order)
+        time.sleep(seconds)
+        engine.kill_node(self.nodes(engine)[0])
+        if reopened:
+            engine = self.reopen(engine)  # type: ignore[assignment]
+        engine.forget(order.run)
+        time.sleep(0.8)
+        pid = mark.read_text() if mark.exists() else ""
+        assert not pid or not Path(f"/proc/{pid}").exists()
+
     def test_limit_on_files_is_kept(self, engine: Engine, job: str) -> None:
         program = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
         nodes = self.nodes(engine)[:1]

@@ -177,10 +177,14 @@ def live_system(
     state: Path | None, port: int, config: Config, nodes: int = 4, gpus: int = 8, warmth: Warmth = Warmth.STANDBY
 ) -> Iterator[Client]:
     """A controller with its dashboard on this machine; its state is thrown away where no folder is given."""
-    with tempfile.TemporaryDirectory(prefix="compass-live-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="compass-live-", ignore_cleanup_errors=True) as temporary:
         folder = (state or Path(temporary)).absolute()
         engine = LocalEngine(folder / "engine", nodes, gpus, warmth=warmth)
         with in_background(Settings(folder, port=port, config=config), engine) as url, Client(url) as client:
             # What starts while torch is still imported starts cold, on cores that four imports fight for.
             engine.wait_until_warm()
-            yield client
+            try:
+                yield client
+            finally:
+                # After an interrupt: what trains would train on, for nobody, in folders that are gone.
+                engine.abandon()

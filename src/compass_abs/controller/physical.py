@@ -98,7 +98,7 @@ def run_physical(
 ) -> PhysicalRun:
     """Submits the tasks when they arrive, waits for all of them, measures, and replays."""
     config = _config(scheduler)
-    with TemporaryDirectory(prefix="compass-physical-") as folder:
+    with TemporaryDirectory(prefix="compass-physical-", ignore_cleanup_errors=True) as folder:
         with live_system(Path(folder), 0, config, NODES, CAPACITY, warmth) as client:
             say(f"{scheduler}: dashboard {client.url}/")
             began, due = _submit_all(client, tasks)

@@ -65,6 +65,7 @@ class LocalEngine:
         self._real_gpus = tuple(real_gpus if real_gpus is not None else _real_gpus())
         self._lock = threading.RLock()
         self._runs: dict[RunId, LocalRun] = {}
+        self._doomed: list[LocalRun] = []
         self._sink: Callable[[Report], None] = lambda report: None
         self._poller = select.epoll()
         self._wake_read, self._wake_write = os.pipe()
@@ -77,6 +78,7 @@ class LocalEngine:
             found = LocalRun.load(self._files, run)
             if found is not None:
                 self._runs[run] = found
+                self._doomed += [found] if found.doomed else []
                 self._register(found)
         self._thread = threading.Thread(target=self._watch_over, name="local-engine", daemon=True)
         self._thread.start()
@@ -330,9 +332,20 @@ class LocalEngine:
             for run in self._runs.values():
                 if run.node == name and run.alive:
                     run.finish(End(EndCause.NODE_LOST, detail=f"node {name} was killed"))
-                    run.kill()
+                    run.kill_for_good()
+                    # Kept apart: the controller may well have it forgotten before it is gone.
+                    self._doomed.append(run)
                     self._tell(run)
             self._sink(node.report())
+        self._wake()
+
+    def abandon(self, seconds: float = 5.0) -> None:
+        """Kills every node that still runs something: for a system that is thrown away, with the folder of it."""
+        for name in dict.fromkeys(run.node for run in list(self._runs.values()) if run.alive):
+            self.kill_node(name)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and any(run.process_lives for run in (*self._runs.values(), *self._doomed)):
+            time.sleep(_SOON)
 
     def restore_node(self, name: str) -> None:
         """A node is back, empty."""
@@ -397,7 +410,10 @@ class LocalEngine:
                     write_json(self._files.file(run.first, "end"), {"code": code, "time": time.time()})
 
     def _look_around(self) -> float:
-        now, soonest = time.monotonic(), _LATER
+        now, soonest = time.monotonic(), _SOON if self._doomed else _LATER
+        for run in self._doomed:
+            run.kill_for_good()
+        self._doomed = [run for run in self._doomed if run.doomed]
         for run in self._runs.values():
             if not run.alive:
                 self._tell(run)

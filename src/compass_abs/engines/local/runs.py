@@ -48,6 +48,8 @@ class LocalRun:
     #: Descriptor that tells of its death; None when nobody watches.
     watch: int | None = None
     kill_at: float | None = None
+    #: Given up before it was known which process it is: that is still to be ended.
+    doomed: bool = False
     next_look: float = 0.0
     told: RunReport | None = None
     #: Versions of the files that were read last.
@@ -100,6 +102,8 @@ class LocalRun:
         self.read_end()
         self.read_process()
         if self.end is not None:
+            # The engine that gave it up may have ended before it knew whom to kill.
+            self.doomed = self.end.cause is EndCause.NODE_LOST and boot == processes.boot_id()
             return
         if boot != processes.boot_id():
             self.finish(End(EndCause.NODE_LOST, detail="the machine was restarted"))
@@ -164,6 +168,11 @@ class LocalRun:
     def alive(self) -> bool:
         """True while it holds its GPUs."""
         return self.end is None
+
+    @property
+    def process_lives(self) -> bool:
+        """True while its process is there, or may yet be, whatever has become of the run."""
+        return self.doomed or (self.process is not None and processes.is_alive(self.process))
 
     @property
     def control(self) -> Path:
@@ -248,6 +257,16 @@ class LocalRun:
             self.read_process()
         if self.process is not None:
             processes.kill_group(self.process)
+            self.doomed = False
+
+    def kill_for_good(self) -> None:
+        """The same for one that has been given up: whatever it turns out to be, it is ended as soon as it is known."""
+        self.doomed = True
+        # A shim that hasn't read it yet starts nothing.
+        self.files.file(self.run, "order").unlink(missing_ok=True)
+        self.kill()
+        if self.doomed and time.time() > self.ordered + _SHIM_PATIENCE:
+            self.doomed = False
 
     def close_watch(self) -> None:
         """Stops watching."""
