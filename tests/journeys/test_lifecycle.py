@@ -3,6 +3,8 @@
 import pytest
 
 from compass_abs.controller.book import JobPhase
+from compass_abs.controller.reconcile import Config
+from compass_abs.controller.views import why_waiting
 from compass_abs.engines.protocol import RunId
 from compass_abs.model import NodeStatus
 from tests.journeys.world import World
@@ -27,6 +29,40 @@ def test_jobs_beyond_capacity_wait_with_a_reason_and_run_later() -> None:
     assert world.controller.pools[""].reasons[second].verdict == "capacity"
     world.finish()
     assert world.phase(second) is JobPhase.DONE
+
+
+@pytest.mark.parametrize("queue", ["fifo", "sjf", "backfill"])
+def test_job_that_all_nodes_together_could_not_hold_keeps_nobody_waiting(queue: str) -> None:
+    world = World(Config(scheduler="best-fit", queue=queue), nodes=2, steps=20)
+    huge, other = world.submit(3, 8), world.submit(1, 8)
+    world.run_until(lambda: world.phase(other) is JobPhase.RUNNING)
+    why = why_waiting(world.controller, world.controller.book.jobs[huge])
+    assert why.startswith("capacity: 24 GPUs wanted; the 2 nodes could hold 2 of its 3 instances")
+    # As after a crash, and while a node that would come back is away.
+    world.start_controller()
+    world.engine.lose("n1")
+    world.run(2)
+    third = world.submit(1, 8)
+    world.engine.bring_back("n1")
+    world.run_until(lambda: world.phase(third) is JobPhase.RUNNING)
+    assert world.phase(huge) is JobPhase.QUEUED
+    behind = world.submit(1, 8)
+    world.engine.capacity["n2"] = 8
+    world.engine.report()
+    world.run(1)
+    assert (world.phase(huge), world.phase(behind)) == (JobPhase.QUEUED, JobPhase.QUEUED) or queue != "fifo"
+    world.finish()
+    assert world.phase(huge) is world.phase(behind) is JobPhase.DONE
+
+
+def test_job_that_is_too_large_for_all_nodes_can_be_cancelled() -> None:
+    world = World(nodes=1)
+    huge = world.submit(2, 8)
+    world.run(1)
+    world.command("cancel", huge)
+    world.run(1)
+    assert world.phase(huge) is JobPhase.CANCELLED
+    assert not world.controller.pools[""].oversize
 
 
 def test_refused_start_is_undone_and_decided_again() -> None:

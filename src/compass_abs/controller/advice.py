@@ -68,7 +68,7 @@ def advice(c: Controller) -> Advice:
 
 
 def _queue(pool: Pool) -> list[Job]:
-    return [*pool.admitted.values(), *pool.queue][:MOST_WAITING]
+    return [*pool.admitted.values(), *pool.waiting][:MOST_WAITING]
 
 
 def _waiting(c: Controller, pool: Pool, job: Job) -> Waiting:

@@ -18,7 +18,7 @@ def check_controller(c: "Controller") -> None:
         pool.scheduler.check_invariants()
     if not c.ready:
         return
-    waiting = {pool.name: {job.id for job in pool.queue} for pool in c.pools.values()}
+    waiting = {pool.name: {job.id for job in pool.waiting} for pool in c.pools.values()}
     for entry in c.book.jobs.values():
         pool = c.pool_of(entry)
         queued = entry.id in waiting[pool.name]

@@ -91,7 +91,7 @@ class Metrics:
             self._render_pool(pool)
             for reason in ("fragmentation", "capacity", "policy"):
                 self._pending.labels(reason)
-            for job in pool.queue:
+            for job in pool.waiting:
                 # One that wasn't tried waits because of those before it: that is the queue's policy.
                 waiting = pool.reasons.get(job.id)
                 self._pending.labels(waiting.verdict.value if waiting else Verdict.POLICY.value).inc()

@@ -5,9 +5,10 @@ lags behind. This room keeps the difference: jobs that are admitted but not star
 something can't be carried out, `settle` brings the scheduler back to what is true, and it decides again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Protocol
 
 from compass_abs.controller.runs import Occupancy
@@ -94,6 +95,8 @@ class Pool:
         self.queue = make_queue(queue, self.scheduler)
         self.situation = Situation()
         self.situation.waiting = self.queue
+        #: Jobs that all nodes together could not hold if they were empty: they wait beside the queue, not at its head.
+        self.oversize: dict[str, Job] = {}
         #: Admitted jobs whose GPUs aren't all free yet, in the order of admission.
         self.admitted: dict[str, Job] = {}
         #: Gangs that are to move and don't yet, in the order of the decisions.
@@ -118,7 +121,12 @@ class Pool:
     def add_node(self, name: str) -> Decision:
         """A node came, or a lost one is back."""
         self.try_again = True
-        return self.scheduler.add_node(name, self.situation)
+        decision = self.scheduler.add_node(name, self.situation)
+        for job in [job for job in self.oversize.values() if not self._is_oversize(job)]:
+            del self.oversize[job.id]
+            self.reasons.pop(job.id, None)
+            self.queue.requeue(job)
+        return decision
 
     def set_status(self, name: str, status: NodeStatus) -> Decision:
         """A node changed; the gangs that it took with it are in `lost`."""
@@ -138,21 +146,40 @@ class Pool:
 
     def submit(self, job: Job) -> None:
         """A new job waits."""
-        self.queue.push(job)
+        if not self._set_aside(job):
+            self.queue.push(job)
         self.scheduler.submitted(job, self.situation)
         self.try_again = True
 
     def requeue(self, job: Job) -> None:
         """A job that had started waits again."""
-        self.queue.requeue(job)
+        if not self._set_aside(job):
+            self.queue.requeue(job)
         self.try_again = True
+
+    def _is_oversize(self, job: Job) -> bool:
+        # Nodes that are closed or lost count: they come back.
+        return job.instances > len(self.state.nodes) * (self.state.capacity // job.gpus)
+
+    def _set_aside(self, job: Job) -> bool:
+        if not self._is_oversize(job):
+            return False
+        self.oversize[job.id] = job
+        self.reasons[job.id] = Reason(Verdict.CAPACITY, job.total_gpus, self.state.free_gpus)
+        return True
+
+    @property
+    def waiting(self) -> Iterator[Job]:
+        """Every job that is not admitted, in the order of the queue; last those that wait for more nodes."""
+        return chain(self.queue, self.oversize.values())
 
     def withdraw(self, job_id: str) -> bool:
         """Takes a job out of the queue; False when it isn't there."""
-        try:
-            self.queue.remove(job_id)
-        except UnknownJobError:
-            return False
+        if self.oversize.pop(job_id, None) is None:
+            try:
+                self.queue.remove(job_id)
+            except UnknownJobError:
+                return False
         self.reasons.pop(job_id, None)
         self.try_again = True
         return True

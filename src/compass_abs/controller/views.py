@@ -71,18 +71,20 @@ def why_waiting(c: Controller, entry: JobEntry) -> str:
     if entry.id in c.pool_of(entry).admitted:
         nodes = ", ".join(dict.fromkeys(c.pool_of(entry).target(entry.id)))
         return f"admitted to {nodes}; waits for GPUs there to become free"
+    if entry.id in c.pool_of(entry).oversize:
+        held = _could_hold(c.pool_of(entry), entry, len(c.pool_of(entry).state.nodes))
+        return f"capacity: {entry.job.total_gpus} GPUs wanted{held}; others go before it until there are more nodes"
     reason = c.pool_of(entry).reasons.get(entry.id)
     if reason is not None:
-        return str(reason) + _beyond(c.pool_of(entry), entry)
+        return str(reason) + _could_hold(c.pool_of(entry), entry, c.pool_of(entry).state.available_nodes)
     head = c.pool_of(entry).queue.head()
     if head is not None and head.id != entry.id:
         return f"behind {head.id} in the queue"
     return entry.why or "about to be tried"
 
 
-def _beyond(pool: Pool, entry: JobEntry) -> str:
-    """What to add for a job that these nodes could not hold if they were empty; with FIFO all wait behind it."""
-    nodes = pool.state.available_nodes
+def _could_hold(pool: Pool, entry: JobEntry, nodes: int) -> str:
+    """What to add for a job that so many nodes could not hold if they were empty."""
     most = nodes * (pool.state.capacity // entry.job.gpus)
     if entry.job.instances <= most:
         return ""
@@ -201,7 +203,7 @@ def pool_view(pool: Pool) -> dict[str, Any]:
         "avoidable_partial_nodes": avoidable_partial_nodes(state) if total else 0,
         "empty_nodes": state.empty_nodes,
         "wcc_margin": wcc_margin(state.demand, state.capacity) if total else 0,
-        "waiting": len(pool.queue),
+        "waiting": len(pool.queue) + len(pool.oversize),
         "scheduler": pool.scheduler.name,
     }
 
@@ -209,7 +211,7 @@ def pool_view(pool: Pool) -> dict[str, Any]:
 def overview(c: Controller) -> dict[str, Any]:
     """The whole cluster, as the dashboard shows it."""
     active = [entry for entry in c.book.open_jobs.values() if entry.phase is not JobPhase.QUEUED]
-    waiting = [job.id for pool in c.pools.values() for job in (*pool.admitted.values(), *pool.queue)]
+    waiting = [job.id for pool in c.pools.values() for job in (*pool.admitted.values(), *pool.waiting)]
     shown = waiting[:_QUEUE_SHOWN]
     ended = [entry for entry in list(c.book.jobs.values())[-2000:] if entry.over]
     ended.sort(key=lambda entry: -(entry.ended or 0.0))
