@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compass_abs.controller.book import JobPhase
-from compass_abs.controller.physical import PhysicalRun, check_plan, save, told
+from compass_abs.controller.physical import PhysicalRun, check_plan, save, tables, told
 from compass_abs.controller.reconcile import Config
 from compass_abs.controller.recorded_run import RecordedRun
 from compass_abs.controller.records import MigrationOutcome
@@ -80,6 +80,10 @@ def test_saved_run_reads_like_a_simulation_and_is_near_its_replay(tmp_path: Path
     kept = json.loads((tmp_path / "physical.json").read_text())[0]
     assert kept["live"]["ajct"] == run.live.summary.ajct
     assert "Seconds of a migration" in (tmp_path / "physical.md").read_text()
+    assert (
+        f"{len(run.latencies)} migrations, {run.mean_latency:.2f} s on average" in (tmp_path / "live.html").read_text()
+    )
+    assert f"AJCT is {run.apart:+.1%} apart" in (tmp_path / "live.html").read_text()
     # The simulator knows no start-up and no waiting for GPUs that are being vacated; the rest is the same.
     assert abs(run.apart) < 0.2
     assert run.replayed.summary.finished == run.live.summary.finished
@@ -113,6 +117,12 @@ def test_experiment_that_could_not_be_finished_is_refused_before_it_begins(
 ) -> None:
     with pytest.raises(CompassError, match=message):
         check_plan(schedulers, tmp_path, Existing.REFUSE)
+
+
+def test_run_without_a_migration_tells_no_seconds_of_one() -> None:
+    world, began = day("gfs")
+    run = told(list(world.journal.replay()), "gfs", began, {})
+    assert tables([run]).splitlines()[-1] == "| gfs | 0 |" + " – |" * 7
 
 
 def test_lateness_of_a_submission_counts_as_waiting() -> None:

@@ -206,10 +206,16 @@ def _comparison(title: str, shown: Sequence[Told], runs: Sequence[PhysicalRun]) 
         capacity=setup["capacity"],
         settings={"queue": setup["queue"], "migration cost": "as measured, see the notes"},
         notes=[
-            f"{run.live.view.title}: {len(run.latencies)} migrations, {run.mean_latency:.2f} s on average"
+            f"{run.live.view.title}: {_told(run)}; replayed in the simulator, AJCT is {run.apart:+.1%} apart"
             for run in runs
         ],
     )
+
+
+def _told(run: PhysicalRun) -> str:
+    if not run.latencies:
+        return "no migration"
+    return f"{len(run.latencies)} migrations, {run.mean_latency:.2f} s on average"
 
 
 def tables(runs: Sequence[PhysicalRun]) -> str:
@@ -227,7 +233,8 @@ def tables(runs: Sequence[PhysicalRun]) -> str:
     for run in runs:
         phases = [_mean([each.get(phase, 0.0) for each in run.latencies]) for phase in Phase]
         longest = max((sum(each.values()) for each in run.latencies), default=0.0)
-        seconds = [f"{each:.2f}" for each in (*phases, run.mean_latency, longest)]
+        # What didn't happen took no time at all, not 0 seconds.
+        seconds = [f"{each:.2f}" if run.latencies else "–" for each in (*phases, run.mean_latency, longest)]
         lines.append(_row([run.scheduler, str(len(run.latencies)), *seconds]))
     return "\n".join(lines) + "\n"
 
