@@ -119,7 +119,7 @@ def test_unknown_phase_names_the_known_ones(url: str) -> None:
     assert "phase is 'asleep', expected one of: open, queued" in str(result.exception)
 
 
-@pytest.mark.parametrize("job", ["../../etc/passwd", "a b/c?x=1#y", "%2e%2e", "..", "", "\u202e"])
+@pytest.mark.parametrize("job", ["../../etc/passwd", "a b/c?x=1#y", "%2e%2e", "..", "", "\u202e", "\udcff"])
 def test_job_that_cannot_be_one_is_not_found(url: str, job: str) -> None:
     for words in (["describe"], ["logs"], ["logs", "-f"], ["cancel"], ["explain"]):
         with pytest.raises(ControllerError, match="there is no job "):
@@ -127,6 +127,11 @@ def test_job_that_cannot_be_one_is_not_found(url: str, job: str) -> None:
     for command in ("drain", "undrain"):
         with pytest.raises(ControllerError, match="there is no node "):
             run_uncaught(command, job)
+
+
+def test_phase_that_is_no_text_is_told(url: str) -> None:
+    with pytest.raises(ControllerError, match="is not UTF-8 text"):
+        run_uncaught("ps", "--phase", "\udcff")
 
 
 def test_snapshot_without_a_size_is_asked_for_one(url: str, tmp_path: Path) -> None:

@@ -42,9 +42,18 @@ def path_of_node(node: str, part: str = "") -> str:
 
 def _path(kind: str, name: str, part: str) -> str:
     # What people typed as a name must not lead to another address.
-    if not name or "/" in name or name in (".", ".."):
+    if not name or "/" in name or name in (".", "..") or not _is_text(name):
         raise ControllerError(f"there is no {kind} {name!r}")
     return f"/{kind}s/{quote(name)}" + (f"/{part}" if part else "")
+
+
+def _is_text(word: str) -> bool:
+    """False for bytes of a command line that are no UTF-8."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Client:
@@ -105,6 +114,9 @@ class Client:
             yield from response.iter_lines()
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        strange = [value for value in options.get("params", {}).values() if not _is_text(str(value))]
+        if strange:
+            raise ControllerError(f"{strange[0]!r} is not UTF-8 text")
         try:
             return self._http.request(method, f"/api/v1{path}", **options)
         except httpx.HTTPError as error:
