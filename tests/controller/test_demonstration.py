@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from compass_abs.cli.main import EXTRAS, app
 from compass_abs.controller.client import ControllerError
 from compass_abs.controller.demonstration import DemoJob, demonstrate, live_system, same_losses
 from compass_abs.controller.reconcile import Config
@@ -39,6 +41,14 @@ def test_system_that_is_thrown_away_takes_its_jobs_along() -> None:
         train()
     assert len(started) == 2
     assert not any(Path(f"/proc/{pid}").exists() for pid in started)
+
+
+@pytest.mark.parametrize("words", [["live"], ["experiment", "physical", "--jobs", "1"]])
+def test_missing_torch_is_told_before_anything_is_brought_up(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match="torch") as told:
+        CliRunner().invoke(app, words, catch_exceptions=False)
+    assert told.value.name in EXTRAS
 
 
 class Logs:

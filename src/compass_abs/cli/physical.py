@@ -35,6 +35,7 @@ def physical(
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
     """Train Phys-Mix on 4 × 8 slots under each scheduler, the same arrivals for all, and replay it in the simulator."""
+    from compass_abs.controller.demonstration import require_torch
     from compass_abs.controller.physical import check_plan, run_physical, save, shortened, tables
     from compass_abs.controller.server import configure_logging
     from compass_abs.engines.local import Warmth
@@ -43,6 +44,7 @@ def physical(
     from compass_abs.traces.workloads import workload
     from compass_abs.training.phys_mix import tasks
 
+    require_torch()
     check_plan(scheduler, out, Existing.REPLACE if force else Existing.REFUSE)
     configure_logging(as_json=False, level="warning")
     mix = shortened(list(tasks(synthesize(workload("phys-mix"), seed=seed).jobs, speed=speed, seed=seed)), jobs)

@@ -1,11 +1,19 @@
 """`compass serve`: the controller."""
 
+import contextlib
+import json
+import threading
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from compass_abs.engines.protocol import Engine
+
+if TYPE_CHECKING:
+    from compass_abs.controller.demonstration import Verdict
 
 
 class Mode(StrEnum):
@@ -86,18 +94,17 @@ def live(
     scheduler: str = typer.Option("compass-abs", "--scheduler", "-s", help="As `compass schedulers` lists them."),
     port: int = typer.Option(7077, min=0, max=65535, help="Of the dashboard; 0 for any."),
     cold: bool = typer.Option(False, help="Start every process anew instead of forking a warm one."),
+    stay: bool = typer.Option(False, "--stay", help="Go on serving the dashboard afterwards, until you interrupt it."),
     as_json: bool = typer.Option(False, "--json", help="Print the verdict as JSON."),
 ) -> None:
     """Bring the live system up, train a small Phys-Mix on it, move some of it, and check that nothing changed."""
-    import json
-    from dataclasses import asdict
-
-    from compass_abs.controller.demonstration import demonstrate, live_system
+    from compass_abs.controller.demonstration import demonstrate, live_system, require_torch
     from compass_abs.controller.reconcile import Config
     from compass_abs.controller.server import configure_logging
     from compass_abs.engines.local import Warmth
     from compass_abs.schedulers.registry import parse_choice
 
+    require_torch()
     configure_logging(as_json=False, level="warning")
     name, parameters = parse_choice(scheduler)
     warmth = Warmth.COLD if cold else Warmth.STANDBY
@@ -105,21 +112,27 @@ def live(
     with live_system(None, port, Config(scheduler=name, parameters=parameters), warmth=warmth) as client:
         typer.echo(f"dashboard: {client.url}/", err=True)
         verdict = demonstrate(client, lambda text: typer.echo(f"  {text}", err=True))
-    if as_json:
-        typer.echo(json.dumps({**asdict(verdict), "good": verdict.good}, indent=2))
-    else:
-        again = f", {verdict.restarts} restarts" if verdict.restarts else ""
-        typer.echo(f"{verdict.done} of {verdict.jobs} jobs done, {verdict.migrations} migrations{again}")
-        same = len(verdict.compared) - len(verdict.differing)
-        typer.echo(f"losses identical to an undisturbed run: {same} of {len(verdict.compared)} migrated jobs")
+        _print_verdict(verdict, as_json)
+        if stay:
+            typer.echo(f"the dashboard stays at {client.url}/ until you press Ctrl-C", err=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()
     if not verdict.good:
         raise typer.Exit(1)
 
 
+def _print_verdict(verdict: "Verdict", as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({**asdict(verdict), "good": verdict.good}, indent=2))
+        return
+    again = f", {verdict.restarts} restarts" if verdict.restarts else ""
+    typer.echo(f"{verdict.done} of {verdict.jobs} jobs done, {verdict.migrations} migrations{again}")
+    same = len(verdict.compared) - len(verdict.differing)
+    typer.echo(f"losses identical to an undisturbed run: {same} of {len(verdict.compared)} migrated jobs")
+
+
 def schema() -> None:
     """Print the JSON Schema of a job file, for editors."""
-    import json
-
     from compass_abs.controller.job_spec import job_schema
 
     typer.echo(json.dumps(job_schema(), indent=2))

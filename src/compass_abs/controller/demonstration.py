@@ -1,5 +1,6 @@
 """A small Phys-Mix on the live system, with a look at whether migration changed anything: `make live`."""
 
+import importlib.util
 import re
 import tempfile
 import time
@@ -75,6 +76,12 @@ class Verdict:
     def good(self) -> bool:
         """True when everything is as it should be."""
         return self.done == self.jobs and self.migrations > 0 and bool(self.compared) and not self.differing
+
+
+def require_torch() -> None:
+    """Raises where there is no torch: told at once, and not by a log of each job that failed."""
+    if importlib.util.find_spec("torch") is None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
 
 def demonstrate(
