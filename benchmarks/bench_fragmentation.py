@@ -18,7 +18,7 @@ from compass_abs.fragmentation import (
 from compass_abs.fragmentation.pattern_program import fewest_partial
 
 NODES = 100_000
-SAMPLES = {8: 2000, 16: 60}
+SAMPLES = {8: 2000, 16: 2000}
 
 Demand = list[int]
 Subject = TypeVar("Subject")
@@ -97,7 +97,7 @@ def main() -> None:
             print(f"{NODES} nodes of {capacity} GPUs, condition {'holds' if condition_holds else 'does not hold'}")
             report_demands(capacity, [demand_of_family(chance, capacity, condition_holds) for _ in range(samples)])
     print(f"{NODES // 10} nodes of 8 GPUs, some instances pinned")
-    held = [held_nodes_of(chance, 8) for _ in range(30)]
+    held = [held_nodes_of(chance, 8) for _ in range(200)]
     report("fewest_partial_around", [milliseconds(lambda h: fewest_partial_around(h, 8), h) for h in held])
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compass_abs.fragmentation import DemandError, inherent, minimum_used, patterns_within, witness
+from compass_abs.fragmentation import DemandError, inherent, integer_program, minimum_used, patterns_within, witness
 from compass_abs.fragmentation.pattern_program import fewest_partial, fewest_used
 from tests.fragmentation.oracles import DynamicProgram, contents, multisets
 
@@ -44,6 +44,28 @@ def test_minima_of_every_multiset_up_to_24_gpus_equal_dynamic_programming() -> N
     program = DynamicProgram(16)
     for counts in multisets(24, 16):
         check_against_dynamic_program(counts, program)
+
+
+def check_against_the_solver_alone(samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random demands of up to a few thousand instances a size, with nothing told by the relaxation's vertex."""
+    chance = random.Random(160)
+    demands = [
+        [0, *(chance.choice((0, chance.randint(0, 9), chance.randint(0, 3000))) for _ in range(16))]
+        for _ in range(samples)
+    ]
+    minima = [(inherent(counts, 16), minimum_used(counts, 16)) for counts in demands]
+    monkeypatch.setattr(integer_program, "lift", lambda *arguments: None)
+    for counts, expected in zip(demands, minima, strict=True):
+        assert (inherent(counts, 16), minimum_used(counts, 16)) == expected, counts
+
+
+def test_minima_of_large_demands_equal_those_of_the_solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_against_the_solver_alone(20, monkeypatch)
+
+
+@pytest.mark.slow
+def test_minima_of_many_large_demands_equal_those_of_the_solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_against_the_solver_alone(200, monkeypatch)
 
 
 @given(st.lists(st.one_of(st.integers(0, 4), st.integers(0, 100_000)), min_size=8, max_size=8))

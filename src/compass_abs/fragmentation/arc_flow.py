@@ -141,9 +141,9 @@ def _solved(counts: tuple[int, ...], capacity: int, full_cost: int, partial_cost
             leaving[level][column] = 1
     for level in range(1, capacity):
         if leaving[level]:
-            program.add_row(leaving[level], 0, 0)
+            program.add_row(leaving[level], 0)
     for size in sizes:
-        program.add_row(demand[size], counts[size], counts[size])
+        program.add_row(demand[size], counts[size])
     solution = solve(program)
     if solution is None:
         raise SolverError("HiGHS found no packing, although a node for each instance is one")

@@ -5,12 +5,13 @@ unknown for each class and pattern of movable instances, describes every repacki
 the cluster's. Only nodes that are up take part, and no more of them than there are.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compass_abs.fragmentation.demand import check_size
-from compass_abs.fragmentation.integer_program import UNBOUNDED, IntegerProgram, SolverError, solve
+from compass_abs.fragmentation.integer_program import IntegerProgram, SolverError, solve
 from compass_abs.fragmentation.packing import Pattern
-from compass_abs.fragmentation.pattern_program import full_patterns, maximal_patterns
+from compass_abs.fragmentation.pattern_program import holding, patterns_of
 from compass_abs.model import ClusterState, NodeStatus
 
 
@@ -72,56 +73,52 @@ def reclaimable(state: ClusterState) -> Reclaimable:
 
 def fewest_partial_around(held: HeldNodes, capacity: int) -> int:
     """The fewest partial nodes in any repacking of the movable instances around the pinned ones."""
-    sizes = [gpus for gpus, count in enumerate(held.movable) if count]
-    program = IntegerProgram()
-    in_full: dict[int, dict[int, int]] = {gpus: {} for gpus in sizes}
-    in_all: dict[int, dict[int, int]] = {gpus: {} for gpus in sizes}
-    for load, nodes in enumerate(held.nodes):
-        room = capacity - load
-        if not nodes or not room:
-            continue
-        columns: list[int] = []
-        for pattern in full_patterns(sizes, room):
-            columns.append(program.add_column(0))
-            _enter(pattern, columns[-1], in_full, in_all)
-        # A partial node covers: its pattern may name instances that do not exist, so maximal patterns are enough.
-        for pattern in maximal_patterns(sizes, room - 1) or [()]:
-            columns.append(program.add_column(1))
-            _enter(pattern, columns[-1], in_all)
-        # Nodes without pinned instances may stay empty, the others are partial if they are not full.
-        program.add_row(dict.fromkeys(columns, 1), nodes if load else 0, nodes)
-    for gpus in sizes:
-        program.add_row(in_full[gpus], 0, held.movable[gpus])
-        program.add_row(in_all[gpus], held.movable[gpus], UNBOUNDED)
-    solution = solve(program)
-    if solution is None:
-        raise SolverError("HiGHS found no repacking, although what is there now is one")
-    return sum(cost * count for cost, count in zip(program.costs, solution, strict=True))
+    program, loads, _ = _repackings(held, held.movable, capacity)
+    program.costs = [int(0 < load < capacity) for load in loads]
+    return sum(cost * nodes for cost, nodes in zip(program.costs, _solved(program), strict=True))
 
 
 def largest_gang_around(held: HeldNodes, gpus: int, capacity: int) -> int:
     """How many instances of this size more fit in the best repacking around the pinned ones."""
     check_size(gpus, capacity)
-    sizes = [g for g, count in enumerate(held.movable) if count or g == gpus]
+    at_most = sum(nodes * ((capacity - load) // gpus) for load, nodes in enumerate(held.nodes))
+    if not at_most:
+        return 0
+    demand = list(held.movable)
+    demand[gpus] += at_most
+    program, _, row_of = _repackings(held, demand, capacity)
+    left_out = program.add_column(1)
+    program.rows[row_of[gpus]][left_out] = 1
+    return at_most - _solved(program)[left_out]
+
+
+def _repackings(
+    held: HeldNodes, demand: Sequence[int], capacity: int
+) -> tuple[IntegerProgram, list[int], dict[int, int]]:
+    """Every repacking of this demand around the pinned instances: an unknown for each class of nodes and pattern.
+
+    Says also how many GPUs are held on a node of each, and which row counts the instances of each size.
+    """
     program = IntegerProgram()
-    holding: dict[int, dict[int, int]] = {g: {} for g in sizes}
+    loads: list[int] = []
+    patterns: list[Pattern] = []
     for load, nodes in enumerate(held.nodes):
-        columns: list[int] = []
-        for pattern in maximal_patterns(sizes, capacity - load) if nodes else ():
-            columns.append(program.add_column(0))
-            _enter(pattern, columns[-1], holding)
-        program.add_row(dict.fromkeys(columns, 1), 0, nodes)
-    more = program.add_column(-1)
-    holding[gpus][more] = -1
-    for g in sizes:
-        program.add_row(holding[g], held.movable[g], UNBOUNDED)
+        if nodes:
+            here = [(), *patterns_of(demand, capacity - load)]
+            program.add_row({len(patterns) + k: 1 for k in range(len(here))}, nodes)
+            patterns += here
+            loads += [load + sum(pattern) for pattern in here]
+    program.costs = [0] * len(patterns)
+    row_of: dict[int, int] = {}
+    for gpus, count in enumerate(demand):
+        if count:
+            row_of[gpus] = len(program.rows)
+            program.add_row(holding(patterns, gpus), count)
+    return program, loads, row_of
+
+
+def _solved(program: IntegerProgram) -> list[int]:
     solution = solve(program)
     if solution is None:
         raise SolverError("HiGHS found no repacking, although what is there now is one")
-    return solution[more]
-
-
-def _enter(pattern: Pattern, column: int, *tables: dict[int, dict[int, int]]) -> None:
-    for gpus in dict.fromkeys(pattern):
-        for table in tables:
-            table[gpus][column] = pattern.count(gpus)
+    return solution
