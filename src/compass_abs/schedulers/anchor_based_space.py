@@ -10,13 +10,32 @@ more than their vacancies holds is *residual*, which the space forbids but for t
 from collections.abc import Callable, Iterator, Sequence
 
 from compass_abs.fragmentation import slot_width
-from compass_abs.model import ClusterState, Gang, IndexSet, Instance, InvariantError, NodeStatus, Slot
+from compass_abs.model import ClusterState, Gang, IndexSet, Instance, InvariantError, Node, NodeStatus, Slot
 
 # What compaction has to do with a node: nothing, drain the pool, join slots.
 NEITHER, POOL, SLOTTED = 0, 1, 2
 
 # An attribute of an enumeration takes a call to look up, too long for a path that every event takes several times.
 _UP = NodeStatus.UP
+
+
+class NodeProfile:
+    """What the space knows of one node. One object, since on a large cluster none of it is in a cache."""
+
+    __slots__ = ("filed_under", "gap", "node", "singles", "vacancy", "width")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        #: Sum of the widths of its slots.
+        self.width = 0
+        #: Sum over its slots of what their anchors leave to fillers.
+        self.gap = 0
+        #: Its 1-GPU instances.
+        self.singles = 0
+        #: Fillers that its slots still lack.
+        self.vacancy = 0
+        #: The bucket that it is in.
+        self.filed_under = 0
 
 
 class AnchorBasedSpace:
@@ -26,21 +45,17 @@ class AnchorBasedSpace:
         "_buckets",
         "_capacity",
         "_filed",
-        "_key",
         "_kind",
         "_state",
         "_widest",
         "_width_of",
-        "gap",
         "order",
         "overfull",
         "partial",
-        "singles",
+        "profiles",
         "uneven",
         "vacancies",
-        "vacancy",
         "vacant",
-        "width",
     )
 
     def __init__(self, state: ClusterState) -> None:
@@ -58,14 +73,7 @@ class AnchorBasedSpace:
     def rebuild(self) -> None:
         """Derives everything from the placements."""
         count, capacity = len(self._state.nodes), self._capacity
-        #: Sum of the slot widths of each node.
-        self.width = [0] * count
-        #: Sum over a node's slots of what their anchors leave to fillers.
-        self.gap = [0] * count
-        #: 1-GPU instances of each node.
-        self.singles = [0] * count
-        #: Fillers that a node's slots still lack.
-        self.vacancy = [0] * count
+        self.profiles = [NodeProfile(node) for node in self._state.nodes]
         self.vacancies = 0
         self.vacant = IndexSet(count)
         #: Slotted nodes with residual 1-GPU instances.
@@ -80,34 +88,32 @@ class AnchorBasedSpace:
             self._kind[capacity + k] = SLOTTED
         #: How many partial nodes are `POOL` nodes, and how many `SLOTTED` ones whose slots may be joined with others.
         self.partial = [0, 0, 0]
-        self._key = [0] * count
         #: Bit k is set while bucket k has a member.
         self._filed = 0
-        for node in self._state.nodes:
-            for gpus in node.contents.values():
-                self._change(node.index, gpus, 1)
-            self.touch(node.index)
+        for profile in self.profiles:
+            for gpus in profile.node.contents.values():
+                self._change(profile, gpus, 1)
+            self._change(profile, 1, 0)
 
     def touch(self, index: int) -> None:
         """Files a node of which something else than its contents changed."""
-        self._change(index, 1, 0)
+        self._change(self.profiles[index], 1, 0)
 
-    def _change(self, index: int, gpus: int, count: int) -> None:
+    def _change(self, profile: NodeProfile, gpus: int, count: int) -> None:
         """Counts instances of `gpus` that came to a node (or left it, if negative), and files it anew."""
         if gpus == 1:
-            self.singles[index] += count
+            profile.singles += count
         else:
             width = self._width_of[gpus]
-            self.width[index] += count * width
-            self.gap[index] += count * (width - gpus)
-        capacity, width, singles = self._capacity, self.width[index], self.singles[index]
-        node = self._state.nodes[index]
+            profile.width += count * width
+            profile.gap += count * (width - gpus)
+        capacity, width, singles, node = self._capacity, profile.width, profile.singles, profile.node
         vacancy = 0
         overfull = False
         if not width:
             key = singles
         else:
-            residual = singles - self.gap[index]
+            residual = singles - profile.gap
             room = capacity - width
             if residual > 0:
                 room -= residual
@@ -124,8 +130,9 @@ class AnchorBasedSpace:
         if node.status is not _UP:
             key = vacancy = 0
             overfull = False
-        old = self._key[index]
+        index, old = node.index, profile.filed_under
         if key != old:
+            profile.filed_under = key
             kind, partial = self._kind, self.partial
             if old:
                 bucket = self._buckets[old]
@@ -139,14 +146,13 @@ class AnchorBasedSpace:
                     self._filed ^= 1 << key
                 bucket.add(index)
                 partial[kind[key]] += 1
-            self._key[index] = key
-        if vacancy != self.vacancy[index]:
+        if vacancy != profile.vacancy:
             if not vacancy:
                 self.vacant.remove(index)
-            elif not self.vacancy[index]:
+            elif not profile.vacancy:
                 self.vacant.add(index)
-            self.vacancies += vacancy - self.vacancy[index]
-            self.vacancy[index] = vacancy
+            self.vacancies += vacancy - profile.vacancy
+            profile.vacancy = vacancy
         if overfull:
             self.overfull.include(index)
         elif self.overfull.size:
@@ -168,19 +174,20 @@ class AnchorBasedSpace:
 
     def placed(self, gpus: int, nodes: Sequence[int]) -> None:
         """Instances of `gpus` were placed on these nodes."""
+        profiles = self.profiles
         for index in nodes:
-            self._change(index, gpus, 1)
+            self._change(profiles[index], gpus, 1)
 
     def released(self, gang: Gang) -> None:
         """A gang left its nodes."""
-        gpus = gang.job.gpus
+        gpus, profiles = gang.job.gpus, self.profiles
         for index in gang.nodes:
-            self._change(index, gpus, -1)
+            self._change(profiles[index], gpus, -1)
 
     def moved(self, gpus: int, source: int, target: int) -> None:
         """An instance of `gpus` moved."""
-        self._change(source, gpus, -1)
-        self._change(target, gpus, 1)
+        self._change(self.profiles[source], gpus, -1)
+        self._change(self.profiles[target], gpus, 1)
 
     # ---- pool nodes
 
@@ -247,16 +254,17 @@ class AnchorBasedSpace:
 
     def room(self, index: int) -> int:
         """Unprofiled free GPUs of a slotted node."""
-        return max(0, self._capacity - self.width[index] - max(0, self.singles[index] - self.gap[index]))
+        profile = self.profiles[index]
+        return max(0, self._capacity - profile.width - max(0, profile.singles - profile.gap))
 
     def is_wide(self, index: int) -> bool:
         """Whether a node's slots reach beyond the largest power of two in a capacity that isn't one."""
-        return self._widest < self.width[index] < self._capacity
+        return self._widest < self.profiles[index].width < self._capacity
 
     def residual(self, index: int) -> int:
         """1-GPU instances of a slotted node that no slot has a place for."""
-        width = self.width[index]
-        return max(0, self.singles[index] - self.gap[index] - self._remainder(width)) if width else 0
+        profile = self.profiles[index]
+        return max(0, profile.singles - profile.gap - self._remainder(profile.width)) if profile.width else 0
 
     # ---- who is on a node
 
@@ -295,9 +303,15 @@ class AnchorBasedSpace:
     def check(self) -> None:
         """Raises unless every index agrees with the placements."""
         fresh = AnchorBasedSpace(self._state)
-        for name in ("width", "gap", "singles", "vacancy", "vacancies", "_key"):
-            if getattr(self, name) != getattr(fresh, name):
-                raise InvariantError(f"anchor-based space: {name} is {getattr(self, name)}, not {getattr(fresh, name)}")
-        for index, node in enumerate(self._state.nodes):
+        if self.vacancies != fresh.vacancies:
+            raise InvariantError(f"anchor-based space: {self.vacancies} vacancies, not {fresh.vacancies}")
+        for mine, true in zip(self.profiles, fresh.profiles, strict=True):
+            for name in ("width", "gap", "singles", "vacancy", "filed_under"):
+                if getattr(mine, name) != getattr(true, name):
+                    raise InvariantError(
+                        f"anchor-based space: {name} of node {mine.node.name!r} is {getattr(mine, name)}, "
+                        f"not {getattr(true, name)}"
+                    )
+            index = mine.node.index
             if (index in self.overfull) != (index in fresh.overfull):
-                raise InvariantError(f"anchor-based space: overfull disagrees on node {node.name!r}")
+                raise InvariantError(f"anchor-based space: overfull disagrees on node {mine.node.name!r}")

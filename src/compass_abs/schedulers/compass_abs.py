@@ -108,12 +108,12 @@ class CompassAbs(Scheduler):
         nodes: list[int] = []
         if job.movable and space.vacancies:
             for index in space.vacant:
-                nodes += [index] * space.vacancy[index]
+                nodes += [index] * space.profiles[index].vacancy
                 if len(nodes) >= job.instances:
                     break
         if len(nodes) < job.instances and space.partial[POOL]:
             for index in space.partial_pool():
-                nodes += [index] * (self.state.capacity - space.singles[index])
+                nodes += [index] * (self.state.capacity - space.profiles[index].singles)
                 if len(nodes) >= job.instances:
                     break
         return nodes
@@ -219,7 +219,7 @@ class CompassAbs(Scheduler):
                 target = next((index for index in space.partial_pool() if index != source), -1)
             if target < 0:
                 return
-            room = self.state.capacity - space.singles[target]
+            room = self.state.capacity - space.profiles[target].singles
             for single in space.singles_on(source)[:room]:
                 self._move(single, 1, source, target, Cause.POOL)
 
@@ -247,8 +247,8 @@ class CompassAbs(Scheduler):
 
     def _join_level(self, nodes: list[int], level: int) -> None:
         """Makes at most one node odd at this level, and joins it with what lower levels left over."""
-        width = self.space.width
-        odd = [index for index in nodes if width[index] // level & 1]
+        profiles = self.space.profiles
+        odd = [index for index in nodes if profiles[index].width // level & 1]
         while len(odd) > 1:
             pair = self._cheapest_pair(odd, level)
             if pair is None:
@@ -257,19 +257,19 @@ class CompassAbs(Scheduler):
             self._move_slots(cheapest_block(self.space.slots_on(source), level) or [], source, target)
             odd.remove(source)
             odd.remove(target)
-        carry = [index for index in nodes if width[index] % level]
+        carry = [index for index in nodes if profiles[index].width % level]
         if len(odd) == 1 and len(carry) == 1 and odd != carry:
             self._join_carry(carry[0], odd[0], level)
 
     def _cheapest_pair(self, odd: list[int], level: int) -> tuple[int, int] | None:
         """(source, target): from the emptiest node that can give to the fullest that can take."""
         space = self.space
-        by_width = sorted(odd, key=lambda index: (space.width[index], index))
+        by_width = sorted(odd, key=lambda index: (space.profiles[index].width, index))
         for source in by_width:
             for target in reversed(by_width):
                 if source == target or not self._make_way(target, source, level):
                     continue
-                equal = space.width[source] == space.width[target]
+                equal = space.profiles[source].width == space.profiles[target].width
                 if equal and self._cost(target, level) < self._cost(source, level) and space.room(source) >= level:
                     return target, source
                 return source, target

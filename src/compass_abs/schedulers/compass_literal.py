@@ -96,7 +96,7 @@ class CompassAbsLiteral(CompassAbs):
 
     def _room(self, index: int, width: int) -> int:
         if width == 1:
-            return self.state.capacity - self.space.singles[index]
+            return self.state.capacity - self.space.profiles[index].singles
         return self.space.room(index) // width
 
     def _items(self, index: int, width: int) -> list[Instance] | list[Slot]:

@@ -32,7 +32,7 @@ class CompassAbsResidual(CompassAbs):
 
     def _anchors_that_fit(self, index: int, gpus: int) -> int:
         """Anchors of this size whose slots can be profiled on a node; residual fillers there become their fillers."""
-        unprofiled = self.state.capacity - self.space.width[index]
+        unprofiled = self.state.capacity - self.space.profiles[index].width
         return min(unprofiled // self.space.width_of(gpus), self.space.room(index) // gpus)
 
     def _place_anchors(self, job: Job) -> list[int]:
@@ -53,7 +53,7 @@ class CompassAbsResidual(CompassAbs):
         nodes = super()._hosts_of_singles(job)
         if job.movable and len(nodes) < job.instances:
             for index in self.space.slotted(1):
-                nodes += [index] * (self.state.nodes[index].free - self.space.vacancy[index])
+                nodes += [index] * (self.state.nodes[index].free - self.space.profiles[index].vacancy)
                 if len(nodes) >= job.instances:
                     break
         return nodes

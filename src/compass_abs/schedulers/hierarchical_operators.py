@@ -37,5 +37,5 @@ class DomainOperators(CompassAbsResidual):
         return chain(self.space.slotted(job.gpus), self.space.partial_pool())
 
     def _anchors_that_fit(self, index: int, gpus: int) -> int:
-        unprofiled = self.state.capacity - self.space.width[index]
+        unprofiled = self.state.capacity - self.space.profiles[index].width
         return min(unprofiled // self.space.width_of(gpus), self.state.nodes[index].free // gpus)
