@@ -10,7 +10,7 @@ from compass_abs.snapshots.rows import InstanceRow, NodeRow, SnapshotError
 
 COLUMNS = ("node", "capacity", "instances", "pool", "gpu", "status", "unknown_gpus")
 REQUIRED = ("node", "capacity", "instances")
-_INSTANCE = re.compile(r"(?P<gpus>[^:!]+)(:(?P<job>.*?))?(?P<pinned>!?)")
+_INSTANCE = re.compile(r"(?P<gpus>[^:!]+)(:(?P<job>.*[^!]))?(?P<pinned>!?)")
 
 
 def rows_of_csv(content: str, source: str) -> list[NodeRow]:
@@ -42,10 +42,10 @@ def _header(cells: list[str], where: str) -> list[str]:
     header = [cell.strip().lower() for cell in cells]
     for column in REQUIRED:
         if column not in header:
-            raise SnapshotError(f"{where}: there is no column {column!r} in {', '.join(header)}")
+            raise SnapshotError(f"{where}: there is no column {column!r} in {fields.shown(', '.join(header))}")
     for column in header:
         if column not in COLUMNS:
-            raise SnapshotError(f"{where}: unknown column {column!r}, expected one of {', '.join(COLUMNS)}")
+            raise SnapshotError(f"{where}: unknown column {fields.shown(column)}, expected one of {', '.join(COLUMNS)}")
         if header.count(column) > 1:
             raise SnapshotError(f"{where}: column {column!r} occurs twice")
     return header
@@ -53,11 +53,11 @@ def _header(cells: list[str], where: str) -> list[str]:
 
 def _row(cells: dict[str, str], where: str) -> NodeRow:
     return NodeRow(
-        name=cells["node"],
+        name=fields.text(cells["node"], where, "node"),
         capacity=fields.whole_number(cells["capacity"], where, "capacity", 1),
         instances=tuple(_instance(word, where) for word in cells["instances"].replace(";", " ").split()),
-        pool=cells.get("pool", ""),
-        gpu=cells.get("gpu", ""),
+        pool=fields.text(cells.get("pool", ""), where, "pool"),
+        gpu=fields.text(cells.get("gpu", ""), where, "gpu"),
         status=fields.node_status(cells.get("status", ""), where),
         unknown_gpus=fields.whole_number(cells.get("unknown_gpus") or "0", where, "unknown_gpus", 0),
         where=where,
@@ -67,9 +67,12 @@ def _row(cells: dict[str, str], where: str) -> NodeRow:
 def _instance(word: str, where: str) -> InstanceRow:
     match = _INSTANCE.fullmatch(word)
     if match is None:
-        raise SnapshotError(f"{where}: instance is {word!r}, expected SIZE, SIZE:JOB, and ! at the end when pinned")
+        raise SnapshotError(
+            f"{where}: instance is {fields.shown(word)}, expected SIZE, SIZE:JOB, and ! at the end when pinned"
+        )
     gpus = fields.whole_number(match["gpus"], where, "size of an instance", 1)
-    return InstanceRow(gpus, match["job"] or None, pinned=bool(match["pinned"]))
+    job = None if match["job"] is None else fields.text(match["job"], where, "job")
+    return InstanceRow(gpus, job, pinned=bool(match["pinned"]))
 
 
 def _joined(row: NodeRow, more: NodeRow) -> NodeRow:

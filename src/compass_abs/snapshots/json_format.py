@@ -15,12 +15,23 @@ INSTANCE_KEYS = ("gpus", "job", "pinned", "priority", "pause")
 
 def rows_of_json(content: str, source: str) -> list[NodeRow]:
     """The nodes of a snapshot in JSON: an object with "nodes", or the list alone."""
+
+    def object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        entry = dict(pairs)
+        if len(entry) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise SnapshotError(f"{source}: key {fields.shown(twice)} occurs twice in {fields.shown(entry)}")
+        return entry
+
     try:
-        document = json.loads(content)
+        document = json.loads(content, object_pairs_hook=object_of)
     except json.JSONDecodeError as error:
         raise SnapshotError(f"{source}: line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
-    except (RecursionError, ValueError) as error:
-        raise SnapshotError(f"{source}: not a snapshot: {error}") from None
+    except RecursionError:
+        raise SnapshotError(f"{source}: not a snapshot: nested too deeply") from None
+    except ValueError:
+        raise SnapshotError(f"{source}: not a snapshot: a number in it has thousands of digits") from None
     default_capacity: object = None
     if isinstance(document, dict):
         if any(key in document for key in _ELSEWHERE):
@@ -31,7 +42,7 @@ def rows_of_json(content: str, source: str) -> list[NodeRow]:
         default_capacity = document.get("capacity")
         document = document["nodes"]
     if not isinstance(document, list):
-        raise SnapshotError(f'{source}: "nodes" is {_shown(document)}, expected a list of nodes')
+        raise SnapshotError(f'{source}: "nodes" is {fields.shown(document)}, expected a list of nodes')
     rows = [_node(entry, f"{source}: nodes[{k}]", default_capacity) for k, entry in enumerate(document)]
     first: dict[str, str] = {}
     for row in rows:
@@ -43,7 +54,9 @@ def rows_of_json(content: str, source: str) -> list[NodeRow]:
 
 def _node(entry: object, where: str, default_capacity: object) -> NodeRow:
     if not isinstance(entry, dict):
-        raise SnapshotError(f'{where}: is {_shown(entry)}, expected an object with "node", "capacity", "instances"')
+        raise SnapshotError(
+            f'{where}: is {fields.shown(entry)}, expected an object with "node", "capacity", "instances"'
+        )
     _known_keys(entry, NODE_KEYS, where)
     if "node" not in entry:
         raise SnapshotError(f'{where}: there is no "node", expected its name')
@@ -53,7 +66,7 @@ def _node(entry: object, where: str, default_capacity: object) -> NodeRow:
         raise SnapshotError(f'{where}: node {name!r} has no "capacity", expected its number of GPUs')
     instances = entry.get("instances", [])
     if not isinstance(instances, list):
-        raise SnapshotError(f"{where}: instances is {_shown(instances)}, expected a list of sizes or objects")
+        raise SnapshotError(f"{where}: instances is {fields.shown(instances)}, expected a list of sizes or objects")
     row = NodeRow(
         name=name,
         capacity=fields.whole_number(capacity, where, "capacity", 1),
@@ -110,9 +123,4 @@ def json_of_pools(pools: Mapping[str, ClusterState]) -> str:
 def _known_keys(entry: Mapping[str, object], known: Collection[str], where: str) -> None:
     for key in entry:
         if key not in known:
-            raise SnapshotError(f"{where}: unknown key {key!r}, expected one of {', '.join(known)}")
-
-
-def _shown(value: object) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) <= 40 else shown[:37] + "..."
+            raise SnapshotError(f"{where}: unknown key {fields.shown(key)}, expected one of {', '.join(known)}")
