@@ -30,6 +30,11 @@ def of_single_instances(state: ClusterState) -> Shape:
     return tuple(sorted((gpus, (index,)) for index, held in enumerate(contents) for gpus in held))
 
 
+def placed(state: ClusterState) -> Shape:
+    """Who is where, in the order of the jobs' names and the instances' numbers."""
+    return tuple((gang.job.gpus, tuple(gang.nodes)) for gang in state.gangs.values())
+
+
 def as_listed(shape: Shape, nodes: int) -> Iterator[Shape]:
     """One order of nodes and of jobs."""
     yield shape
@@ -81,6 +86,8 @@ def explore(
                     decision = scheduler.admit(Job("new", first, gpus), situation)
                 else:
                     decision = scheduler.finish(f"j{first:02}", situation)
+                if decision.reason is not None:
+                    assert placed(scheduler.state) == shape, "a refusal changes nothing"
                 yield scheduler, decision
                 after = shape_of(scheduler.state)
                 if after not in seen:

@@ -201,12 +201,24 @@ def test_compass_abs_long_life_keeps_space_and_bound(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_restore_at_a_random_point_gives_the_same_future(seed: int) -> None:
-    first = CompassAbs(ClusterState(8))
-    history = lives(first, seed, 400)
+@pytest.mark.parametrize(
+    ("scheduler_class", "nodes", "capacity"),
+    [
+        (CompassAbs, 8, 8),
+        (CompassAbs, 5, 16),
+        (CompassAbs, 20, 4),
+        (CompassAbsResidual, 8, 8),
+        (CompassAbsLiteral, 8, 8),
+    ],
+)
+def test_restore_at_a_random_point_gives_the_same_future(
+    scheduler_class: type[CompassAbs], nodes: int, capacity: int, seed: int
+) -> None:
+    first = scheduler_class(ClusterState(nodes, capacity))
+    history = lives(first, seed, 400, pinned=0.1 * (seed % 2))
     for _ in range(60 + 17 * seed):
         next(history)
-    second = CompassAbs(ClusterState(8))
+    second = scheduler_class(ClusterState(nodes, capacity))
     second.restore((gang.job, tuple(gang.nodes)) for gang in first.state.gangs.values())
     for decision in history:
         job = decision.job

@@ -45,7 +45,16 @@ def in_space(scheduler: CompassAbs) -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "capacity", "gangs"),
-    [(1, 8, (1, 2, 3)), (2, 8, (1,)), (2, 4, (1, 2, 3)), (3, 4, (1,)), (4, 2, (1, 2, 3)), (4, 1, (1, 2))],
+    [
+        (1, 16, (1,)),
+        (1, 8, (1, 2, 3)),
+        (2, 8, (1,)),
+        (2, 4, (1, 2, 3)),
+        (3, 4, (1, 2)),
+        (4, 4, (1,)),
+        (4, 2, (1, 2, 3)),
+        (4, 1, (1, 2)),
+    ],
 )
 def test_compass_abs_every_reachable_state_keeps_the_bound(nodes: int, capacity: int, gangs: tuple[int, ...]) -> None:
     assert check_every_reachable_state(nodes, capacity, gangs) > nodes
@@ -71,7 +80,7 @@ def test_compass_abs_every_reachable_state_in_any_order_of_nodes_and_jobs_keeps_
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "capacity", "gangs"),
-    [(3, 8, (1,)), (2, 8, (1, 2)), (4, 4, (1,)), (3, 4, (1, 2)), (1, 16, (1,))],
+    [(3, 8, (1,)), (2, 8, (1, 2)), (4, 4, (1, 2)), (3, 4, (1, 2, 3)), (1, 16, (1, 2))],
 )
 def test_compass_abs_every_reachable_state_of_larger_clusters_keeps_the_bound(
     nodes: int, capacity: int, gangs: tuple[int, ...]
