@@ -238,6 +238,25 @@ def test_undo_of_any_decision_restores_the_state(seed: int) -> None:
         check_state(state)
 
 
+@given(st.lists(st.tuples(st.integers(0, 3000), st.booleans())))
+def test_index_set_hands_members_over_as_if_removed_and_added(steps: list[tuple[int, bool]]) -> None:
+    fast, slow = (IndexSet(3001), IndexSet(3001)), (set[int](), set[int]())
+    for member, there in steps:
+        if member in slow[there]:
+            fast[there].hand_over(member, fast[not there])
+            slow[there].remove(member)
+            slow[not there].add(member)
+        elif member not in slow[not there]:
+            fast[there].add(member)
+            slow[there].add(member)
+        for mine, true in zip(fast, slow, strict=True):
+            assert list(mine) == sorted(true)
+            assert (len(mine), mine.first()) == (len(true), min(true, default=-1))
+    for member in slow[0]:
+        fast[0].hand_over(member, fast[0])
+    assert list(fast[0]) == sorted(slow[0])
+
+
 @given(st.lists(st.integers(0, 3000)), st.sampled_from([1, 511, 512, 513, 3001]))
 def test_index_set_agrees_with_a_set(members: list[int], size: int) -> None:
     fast = IndexSet(size)

@@ -144,8 +144,7 @@ class ClusterState:
                         f"{node.status} with {free} free"
                     )
                 node.contents[Instance(job.id, placed)] = gpus
-                buckets[free].remove(index)
-                buckets[free - gpus].add(index)
+                buckets[free].hand_over(index, buckets[free - gpus])
                 node.free = free - gpus
                 self.free_gpus -= gpus
                 if not job.movable:
@@ -187,8 +186,7 @@ class ClusterState:
             if node.status is _UP:
                 self.demand[gpus] -= 1
                 self.free_gpus += gpus
-                buckets[free].remove(index)
-                buckets[free + gpus].add(index)
+                buckets[free].hand_over(index, buckets[free + gpus])
             if not gang.job.movable:
                 node.pinned -= 1
         return gang
@@ -286,8 +284,7 @@ class ClusterState:
     def _set_free(self, node: Node, free: int) -> None:
         """Moves a node that is up to the bucket of its new free count."""
         buckets = self.by_free
-        buckets[node.free].remove(node.index)
-        buckets[free].add(node.index)
+        buckets[node.free].hand_over(node.index, buckets[free])
         self.free_gpus += free - node.free
         node.free = free
 

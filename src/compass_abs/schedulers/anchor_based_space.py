@@ -107,16 +107,16 @@ class AnchorBasedSpace:
             width = self._width_of[gpus]
             profile.width += count * width
             profile.gap += count * (width - gpus)
-        capacity, width, singles, node = self._capacity, profile.width, profile.singles, profile.node
+        node, width, key = profile.node, profile.width, profile.singles
         vacancy = 0
         overfull = False
-        if not width:
-            key = singles
-        else:
-            residual = singles - profile.gap
-            room = capacity - width
+        if node.status is not _UP:
+            key = 0
+        elif width:
+            capacity = self._capacity
+            residual, key = key - profile.gap, 2 * capacity - width
             if residual > 0:
-                room -= residual
+                key -= residual
             if self.uneven:
                 residual -= self._remainder(width)
             if residual > 0:
@@ -124,12 +124,12 @@ class AnchorBasedSpace:
             elif residual:
                 # On a node that something else filled, slots may add up to more than the capacity.
                 vacancy = min(-residual, node.free)
-            key = capacity + room if room > 0 else 0
-        if key and (node.pinned or (width and not width % self._widest)):
-            key += 2 * capacity
-        if node.status is not _UP:
-            key = vacancy = 0
-            overfull = False
+            if key <= capacity:
+                key = 0
+            elif node.pinned or not width % self._widest:
+                key += 2 * capacity
+        elif key and node.pinned:
+            key += 2 * self._capacity
         index, old = node.index, profile.filed_under
         if key != old:
             profile.filed_under = key
@@ -210,12 +210,16 @@ class AnchorBasedSpace:
 
     def fullest_pool(self) -> int:
         """The first of `partial_pool`; -1 if there is none."""
-        filed = (self._filed | self._filed >> 2 * self._capacity) & ((1 << self._capacity) - 2)
+        twins = 2 * self._capacity
+        filed = (self._filed | self._filed >> twins) & ((1 << self._capacity) - 2)
         if not filed:
             return -1
         k = filed.bit_length() - 1
-        movable, pinned = self._buckets[k].first(), self._buckets[2 * self._capacity + k].first()
-        return pinned if movable < 0 or 0 <= pinned < movable else movable
+        movable = self._buckets[k].first()
+        if not self._buckets[twins + k].size:
+            return movable
+        pinned = self._buckets[twins + k].first()
+        return pinned if movable < 0 else min(movable, pinned)
 
     def sparsest_movable_pool(self, most: int) -> int:
         """The pool node without pinned instances that has fewest, and no more than `most`; -1 if there is none."""
