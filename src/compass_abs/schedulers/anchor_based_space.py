@@ -20,7 +20,7 @@ _UP = NodeStatus.UP
 
 
 class NodeProfile:
-    """What the space knows of one node. One object, since on a large cluster none of it is in a cache."""
+    """What the space knows of one node. One object: found at once, and a plain structure when compiled."""
 
     __slots__ = ("filed_under", "gap", "node", "singles", "vacancy", "width")
 
