@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compass_abs.model import ClusterState, CompassError, Instance, Job, NodeStatus, check_state
@@ -200,6 +200,50 @@ def test_snapshot_that_makes_no_sense_is_refused_with_its_place_and_value(conten
     assert isinstance(caught.value, CompassError)
     assert str(caught.value).startswith("snapshot: ")
     assert said in str(caught.value)
+
+
+SCRAPS = st.sampled_from(
+    [
+        *'[]{}:,!#"-\n\\ 1480',
+        "node",
+        "capacity",
+        "instances",
+        "gpus",
+        "job",
+        "null",
+        "true",
+        "1e9",
+        "NaN",
+        "\x00",
+        "é",
+        "²",
+        HEAD,
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 20) | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("node", "capacity", "instances", "gpus", "job", "pinned", "pause", "status")),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.lists(SCRAPS, max_size=30).map("".join) | st.text() | VALUES.map(json.dumps))
+@example('{"nodes": [{"node": "a", "capacity": 8, "instances": [{"gpus": 1, "job": "\\ud800"}]}]}')
+def test_snapshot_of_anything_is_read_or_refused_in_one_printable_line(content: str) -> None:
+    said = ""
+    try:
+        for state in read(content).values():
+            check_state(state)
+    except SnapshotError as refusal:
+        said = str(refusal)
+    assert said.isprintable()
 
 
 def test_file_is_named_in_the_message(tmp_path: Path) -> None:
