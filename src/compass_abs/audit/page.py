@@ -3,6 +3,7 @@
 import json
 import os
 from base64 import b64encode
+from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 from compass_abs import __version__
 from compass_abs.audit.audit import Audit, Movability, PoolAudit
 from compass_abs.audit.observation import AuditError
+from compass_abs.audit.waiting import Verdict
 from compass_abs.audit.words import (
+    because_in_words,
     blame_in_words,
     gangs_of_interest,
     moves_in_words,
@@ -60,11 +63,12 @@ def render_page(audit: Audit) -> str:
     return template.render(
         version=__version__,
         source=audit.source,
+        time="" if audit.time is None else datetime.fromtimestamp(audit.time, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         verdict=verdict_in_words(audit),
         waiting=waiting_in_words(audit),
         assumed=audit.movability is Movability.ASSUMED,
         pools=[_pool_view(number, pool) for number, pool in enumerate(audit.pools)],
-        jobs=[_job_view(verdict) for verdict in audit.verdicts[:MOST_ROWS]],
+        jobs=[_job_view(audit, verdict) for verdict in audit.verdicts[:MOST_ROWS]],
         more_jobs=max(0, len(audit.verdicts) - MOST_ROWS),
         fixed=audit.fixed,
         left_out=audit.left_out,
@@ -93,7 +97,7 @@ def _pool_view(number: int, pool: PoolAudit) -> dict[str, Any]:
     }
 
 
-def _job_view(verdict: Any) -> dict[str, Any]:
+def _job_view(audit: Audit, verdict: Verdict) -> dict[str, Any]:
     job = verdict.job
     shapes = " + ".join(str(shape) for shape in job.shapes)
     return {
@@ -101,7 +105,7 @@ def _job_view(verdict: Any) -> dict[str, Any]:
         "shape": shapes,
         "pool": verdict.pool,
         "answer": str(verdict.answer),
-        "text": "; ".join(part for part in (verdict.text, job.caveat) if part),
+        "text": because_in_words(audit, verdict),
         "cost": "" if verdict.fit is None or not verdict.fit.moves else f"{verdict.fit.gpu_seconds:,.0f}",
         "said": job.said,
     }

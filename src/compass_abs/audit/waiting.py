@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from compass_abs.audit.cheapest import cheapest
 from compass_abs.audit.observation import PendingJob, Shape
@@ -11,6 +12,9 @@ from compass_abs.model import ClusterState, Decision, Job, Migration, NodeStatus
 from compass_abs.planner import Impossible, Plan, Room
 from compass_abs.planner.explain import Answer
 from compass_abs.schedulers.histogram import choose_nodes
+
+#: Searches for moves that must be left for each pool if several are to be compared by what they would cost.
+_PLENTY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Verdict:
     homes: tuple[str, ...] = ()
     #: Whether moves of what declares nothing are needed.
     undeclared_needed: bool = False
+    #: GPUs that the pool lacks.
+    short: int = 0
     #: The cheapest moves for this job alone, where they were looked for.
     fit: Fit | None = None
     #: Jobs that these moves need and that don't declare that they may be moved.
@@ -156,7 +162,8 @@ def still(state: ClusterState, moves: Sequence[Migration], pause: float) -> floa
 class Judge:
     """Verdicts on the cluster as it is; jobs of equal shape and reach share one.
 
-    A gang of one size is judged by counting alone, exactly. Moves are looked for as long as searches are left.
+    A gang of one size is judged by counting alone, exactly. Moves are looked for as long as searches are left; in all
+    pools that would do, as long as there are plenty.
     """
 
     def __init__(self, pools: Mapping[str, Pool], pause: float, most_plans: int) -> None:
@@ -187,11 +194,22 @@ class Judge:
             )
         # Of pools that are as good, the one of the smallest nodes: the larger ones are for those who need them.
         judged = (self._on(job, name, pool) for name, pool in wide.items())
-        ranked = sorted(judged, key=lambda verdict: (_rank(verdict), wide[verdict.pool].state.capacity))
-        best = replace(ranked[0], homes=tuple(each.pool for each in ranked if each.homes))
-        if best.answer is not Answer.FRAGMENTATION or self._left <= 0:
-            return best
-        return self._with_moves(best, wide[best.pool])
+        ranked = sorted(judged, key=lambda verdict: (_rank(verdict), wide[verdict.pool].state.capacity, verdict.short))
+        if ranked[0].answer is Answer.FRAGMENTATION:
+            ranked = self._priced(ranked, wide)
+        homes = tuple(each.pool for each in ranked if each.homes)
+        return replace(ranked[0], homes=homes if ranked[0].homes else ())
+
+    def _priced(self, ranked: list[Verdict], wide: Mapping[str, Pool]) -> list[Verdict]:
+        """The same with the cheapest moves of the first, or of all that are as good as it, the cheapest first."""
+        first = ranked[0]
+        alike = (_rank(first), wide[first.pool].state.capacity)
+        rivals = [each for each in ranked if (_rank(each), wide[each.pool].state.capacity) == alike]
+        if self._left < _PLENTY * len(rivals):
+            rivals = rivals[: 1 if self._left > 0 else 0]
+        priced = [self._with_moves(each, wide[each.pool]) for each in rivals]
+        priced.sort(key=lambda verdict: (_rank(verdict), inf if verdict.fit is None else verdict.fit.gpu_seconds))
+        return priced + ranked[len(rivals) :]
 
     def _closed_to(self, job: PendingJob) -> str:
         """Why no node is open to a job."""
@@ -207,9 +225,8 @@ class Judge:
             state = pool.state
             wanted, free = job.total_gpus, state.free_gpus
             if wanted > free:
-                return Verdict(
-                    job, Answer.CAPACITY, f"{wanted:,} GPUs wanted, {free:,} free, {wanted - free:,} short", name
-                )
+                text = f"{wanted:,} GPUs wanted, {free:,} free, {wanted - free:,} short"
+                return Verdict(job, Answer.CAPACITY, text, name, short=wanted - free)
             if all(state.room(gpus) >= number for number, gpus in job.shapes) and len(job.shapes) == 1:
                 text = "there is room as it is: something other than GPUs, or a job before it, holds it back"
                 return Verdict(job, Answer.FITS, text, name, (name,))

@@ -1,6 +1,7 @@
 """The audit's findings in sentences, the same on a terminal and on a page."""
 
 from compass_abs.audit.audit import Audit, PoolAudit
+from compass_abs.audit.waiting import Verdict
 from compass_abs.fragmentation.survey import LargestGang
 from compass_abs.planner.explain import Answer
 
@@ -42,6 +43,12 @@ def waiting_in_words(audit: Audit) -> str:
         if audit.waiting_for(answer)
     ]
     return f"{plural(total, 'job')} {_wait(total)}: {', '.join(parts)}."
+
+
+def because_in_words(audit: Audit, verdict: Verdict) -> str:
+    """Why a job waits: in which pool, where there are several, and what is left out of account."""
+    text = f"{verdict.pool}: {verdict.text}" if verdict.pool and len(audit.pools) > 1 else verdict.text
+    return "; ".join(part for part in (text, verdict.job.caveat) if part)
 
 
 def blame_in_words(pool: PoolAudit) -> list[tuple[str, int, str]]:

@@ -242,6 +242,8 @@ def _show_waiting(console: "Console", found: "Audit") -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from compass_abs.audit.words import because_in_words
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for header in ("waiting job", "wants", "waits for"):
         table.add_column(header, justify="right" if header == "wants" else "left")
@@ -252,7 +254,7 @@ def _show_waiting(console: "Console", found: "Audit") -> None:
         answer = str(verdict.answer)
         cost = f"{verdict.fit.gpu_seconds:,.0f}" if verdict.fit is not None and verdict.fit.moves else ""
         name = job.id + (f" ×{job.copies}" if job.copies > 1 else "")
-        because = "; ".join(part for part in (verdict.text, job.caveat) if part)
+        because = because_in_words(found, verdict)
         shapes = " + ".join(str(shape) for shape in job.shapes)
         table.add_row(Text(name), shapes, Text(answer, style=_COLOURS[answer]), Text(because), cost)
     console.print(table)

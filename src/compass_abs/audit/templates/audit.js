@@ -32,7 +32,7 @@ for (const [number, pool] of data.pools.entries()) {
 
 function describe(t, now) {
   const bold = (n) => `<b>${n.toLocaleString('en')}</b>`;
-  let text = `${bold(now.partial)} partly filled, ${bold(now.empty)} empty, ${bold(now.free)} GPUs free`;
+  let text = `${bold(now.partial)} partly filled, ${bold(now.empty)} empty, ${bold(now.free)} GPU${now.free === 1 ? '' : 's'} free`;
   if (now.down) text += `, ${now.down} node${now.down === 1 ? '' : 's'} not up`;
   if (now.moved) text += `. ${now.moved.toLocaleString('en')} moved`;
   if (this.starts) text += `${now.moved ? ', ' : '. '}${this.starts} of those that wait started`;
