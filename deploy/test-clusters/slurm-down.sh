@@ -6,7 +6,8 @@ PURGE=${2:-}
 [ -f "$BASE/etc/slurm.conf" ] || { echo "no cluster under $BASE"; exit 0; }
 export SLURM_CONF=$BASE/etc/slurm.conf
 
-# Our own processes only: those whose environment names this cluster's configuration. slurmstepd and jobs outlive slurmd.
+# Our own processes only: those whose environment names this cluster's configuration. slurmstepd and jobs outlive slurmd;
+# that of newer releases writes its title over its environment, and is known by the log that it has open.
 ours() {
   for environment in $(grep -lzxF "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ 2>/dev/null); do
     pid=${environment#/proc/}; pid=${pid%/environ}
@@ -14,6 +15,10 @@ ours() {
       slurmctld|slurmd|slurmstepd|slurmscriptd) echo "$pid" ;;
       *) grep -qz '^SLURM_JOB_ID=' "$environment" 2>/dev/null && echo "$pid" ;;
     esac
+  done
+  for name in $(grep -lxF slurmstepd /proc/[0-9]*/comm 2>/dev/null); do
+    pid=${name#/proc/}; pid=${pid%/comm}
+    find "/proc/$pid/fd" -lname "$BASE/log/*" 2>/dev/null | grep -q . && echo "$pid"
   done
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # slurm-up.sh [BASE] [NODES]: a private munged, slurmctld and NODES slurmd on this machine, with 8 pretended GPUs each.
 # No systemd, no cgroups, nothing outside BASE. Then: export SLURM_CONF=BASE/etc/slurm.conf
+# GPUS of a node, PORT, SLURMD_TIMEOUT and SLURM_OPTIONS (further lines of slurm.conf) may be set.
 set -euo pipefail
 cd "$(dirname "$0")"
 BASE=$(realpath -m "${1:-${TMPDIR:-/tmp}/compass-slurm}")
@@ -70,6 +71,7 @@ PartitionName=others Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscri
 PartitionName=compass Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO
 # Jobs may be submitted here, and none starts: COMPASS takes them from it.
 PartitionName=compass-inbox Nodes=ALL MaxTime=INFINITE State=DOWN
+${SLURM_OPTIONS:-}
 CONF
 
 munged --force --key-file="$BASE/munge/munge.key" --socket="$BASE/munge/munge.sock" --pid-file="$BASE/munge/munged.pid" \

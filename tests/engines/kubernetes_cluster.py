@@ -1,8 +1,6 @@
-"""A real Kubernetes cluster on this machine for tests, from the scripts that users get; see docs/test-clusters.md."""
+"""A real Kubernetes cluster on this machine for tests, from the scripts that users get."""
 
 import os
-import random
-import signal
 import subprocess
 import time
 import uuid
@@ -14,7 +12,8 @@ from typing import ClassVar
 import pytest
 
 from compass_abs.engines.kubernetes.client import Client, Object
-from tests.engines.crash import crash
+from tests.engines.crashing import kill_all
+from tests.engines.free_ports import free_ports
 
 SCRIPTS = Path(__file__).parents[2] / "deploy" / "test-clusters"
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
@@ -55,7 +54,7 @@ class KubernetesCluster:
         self.base = base
         self.dead: list[str] = []
         self.kubeconfig = base / "kubeconfig"
-        port = random.SystemRandom().randrange(20_000, 28_000, 10)
+        port = free_ports(range(20_000, 28_000, 10), range(5))
         environment = dict(os.environ, GPUS=str(gpus), HEARTBEAT=str(heartbeat), PORT=str(port))
         up = [str(SCRIPTS / "k8s-up.sh"), str(base), str(nodes), *self.options]
         done = subprocess.run(up, env=environment, capture_output=True, text=True, timeout=180, check=False)
@@ -141,7 +140,7 @@ class KubernetesCluster:
 
     def kill_daemon(self, daemon: str) -> None:
         """As a crash does."""
-        crash(self.pid(daemon))
+        kill_all([self.pid(daemon)])
 
     def start_daemon(self, daemon: str) -> None:
         """Starts one again that was killed."""
@@ -176,9 +175,7 @@ class RealNodes(KubernetesCluster):
         here = self.base / node
         containers = (path.read_text() for path in here.glob("state/io.containerd.runtime.v2.task/k8s.io/*/init.pid"))
         daemons = (path.read_text() for path in here.glob("log/*.pid"))
-        for pid in (*map(int, daemons), *self._shims(node), *map(int, containers)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all([*map(int, daemons), *self._shims(node), *map(int, containers)])
 
     def _shims(self, node: str) -> list[int]:
         socket = str(self.base / node / "containerd.sock").encode()

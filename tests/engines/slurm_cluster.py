@@ -1,17 +1,15 @@
 """A real Slurm cluster on this machine for tests, from the scripts that users get."""
 
 import os
-import random
 import shutil
-import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.engines.crash import crash
+from tests.engines.crashing import kill_all
+from tests.engines.free_ports import free_ports
 
 SCRIPTS = Path(__file__).parents[2] / "deploy" / "test-clusters"
 NEEDED = ("slurmctld", "slurmd", "munged", "sbatch")
@@ -25,7 +23,7 @@ class SlurmCluster:
         self.dead: list[str] = []
         self.conf = base / "etc" / "slurm.conf"
         environment = dict(os.environ, NO_INSTALL="1", GPUS=str(gpus), SLURMD_TIMEOUT=str(slurmd_timeout))
-        environment["PORT"] = str(_free_ports(nodes))
+        environment["PORT"] = str(free_ports(range(12_000, 19_000), (0, *range(201, 201 + nodes))))
         up = [str(SCRIPTS / "slurm-up.sh"), str(base), str(nodes)]
         done = subprocess.run(up, env=environment, capture_output=True, text=True, timeout=90, check=False)
         if done.returncode:
@@ -58,32 +56,19 @@ class SlurmCluster:
 
     def kill_daemon(self, daemon: str) -> None:
         """As a crash does."""
-        crash(self.pid(daemon))
+        kill_all([self.pid(daemon)])
 
     def steps(self, node: str) -> list[int]:
-        """The slurmstepd processes of a node."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            if not folder.name.isdigit():
-                continue
+        """The slurmstepd processes of a node: they have the log of its slurmd open."""
+        log, found = str(self.base / "log" / f"slurmd.{node}.log"), []
+        for folder in Path("/proc").glob("[0-9]*"):
             try:
-                environment = (folder / "environ").read_bytes().split(b"\0")
-                comm = (folder / "comm").read_text().strip()
-                command = (folder / "cmdline").read_bytes()
+                is_step = (folder / "comm").read_text().strip() == "slurmstepd"
+                if is_step and log in map(_target, (folder / "fd").iterdir()):
+                    found.append(int(folder.name))
             except OSError:
                 continue
-            del command
-            ours = f"SLURM_CONF={self.conf}".encode() in environment
-            if ours and comm == "slurmstepd" and self._node_of(int(folder.name)) == node:
-                found.append(int(folder.name))
         return found
-
-    def _node_of(self, stepd: int) -> str:
-        for child in Path(f"/proc/{stepd}/task/{stepd}/children").read_text().split():
-            for word in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
-                if word.startswith(b"SLURMD_NODENAME="):
-                    return word[16:].decode()
-        return ""
 
     def revive_node(self, node: str) -> None:
         """The node is back."""
@@ -100,12 +85,7 @@ class SlurmCluster:
         """A power failure: its slurmd and everything that it started are gone, and nobody says so."""
         self.dead.append(node)
         steps = self.steps(node)
-        victims = [self.pid(f"slurmd.{node}"), *steps, *(pid for step in steps for pid in descendants(step))]
-        for pid in victims:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        kill_all([self.pid(f"slurmd.{node}"), *steps, *(pid for step in steps for pid in descendants(step))])
 
     def down(self) -> str:
         """Takes it down."""
@@ -115,21 +95,12 @@ class SlurmCluster:
         return done.stdout
 
 
-def _free_ports(nodes: int) -> int:
-    """The port for slurmctld; those of its nodes follow. Another cluster may run at the same time."""
-    while True:
-        first = random.SystemRandom().randrange(12_000, 19_000)
-        if not any(map(_is_taken, (first, *range(first + 201, first + 201 + nodes)))):
-            return first
-
-
-def _is_taken(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return True
-    return False
+def _target(link: Path) -> str:
+    """Where a link leads; empty when it is gone."""
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Fault schedules on every platform that this machine has: a few in each run, many with `-m nightly`."""
 
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -83,7 +84,7 @@ class SlurmPlatform:
             f"#!{sys.executable} -IS\n"
             "import os, subprocess, sys\n"
             f"losing, name = {str(self._losing)!r}, os.path.basename(sys.argv[0])\n"
-            "real = '/usr/bin/' + name\n"
+            f"real = {shutil.which(path.name)!r}\n"
             "try:\n"
             "    said = open(losing).read()\n"
             "except OSError:\n"

@@ -10,7 +10,7 @@ import pytest
 from compass_abs.engines import supervised_engine
 from compass_abs.engines.protocol import EngineUnavailableError, NodeHealth
 from compass_abs.engines.slurm.commands import SlurmCommands
-from compass_abs.engines.slurm.reading import gpu_counts, number, read_jobs, read_nodes
+from compass_abs.engines.slurm.reading import arguments, gpu_counts, number, output_pattern, read_jobs, read_nodes
 from compass_abs.engines.slurm.snapshot import Snapshot, node_names, node_report
 
 OLD_JOB = {
@@ -42,6 +42,38 @@ def test_job_of_old_and_new_releases_reads_the_same(value: dict[str, object]) ->
     assert (job.id, job.comment, job.code, job.signal, job.gpus) == (7, "compass:ab:job/0@1", 3, 0, (2,))
     assert job.active
     assert not job.ended
+
+
+#: As 22.05.8, 24.11.5 and 26.05.5 tell of `sbatch -o '%x-%a.out' --array=1-2 -J "my job" u.sh a 'b c'` in /home/ann.
+OLD_SCRIPT = {"command": "/home/ann/u.sh a b c", "time_limit": 10, "standard_output": "%x-%a.out"}
+BARE_SCRIPT = {
+    "command": "/home/ann/u.sh",
+    "time_limit": {"set": True, "infinite": False, "number": 10},
+    "standard_output": "/home/ann/my job-4294967294.out",
+}
+NEW_SCRIPT = {
+    **BARE_SCRIPT,
+    "submit_line": "sbatch -o %x-%a.out --array=1-2 -J my job u.sh a b c",
+    "standard_output": "%x-%a.out",
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "output"),
+    [
+        (OLD_SCRIPT, ["a", "b", "c"], "%x-%a.out"),
+        (BARE_SCRIPT, None, "/home/ann/my job-%a.out"),
+        (NEW_SCRIPT, ["a", "b", "c"], "%x-%a.out"),
+        ({**OLD_SCRIPT, "command": "/home/ann/u.sh"}, [], "%x-%a.out"),
+        ({**NEW_SCRIPT, "submit_line": "sbatch ./u.sh"}, [], "%x-%a.out"),
+        ({**NEW_SCRIPT, "command": "", "submit_line": "sbatch --wrap true"}, [], "%x-%a.out"),
+    ],
+)
+def test_arguments_and_output_of_a_script_are_found_wherever_a_release_has_them(
+    value: dict[str, object], words: list[str] | None, output: str
+) -> None:
+    (job,) = read_jobs({"jobs": [{"job_id": 1, "array_task_string": "1-2", **value}]})
+    assert (arguments(job), output_pattern(job)) == (words, output)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import Any
 from compass_abs.engines.local.run_files import read_json, write_json
 from compass_abs.engines.protocol import EngineRefusalError, EngineUnavailableError
 from compass_abs.engines.slurm.commands import SlurmCommands
-from compass_abs.engines.slurm.reading import SlurmJob, gpu_counts, number, text
+from compass_abs.engines.slurm.reading import SlurmJob, arguments, gpu_counts, number, output_pattern, text
 from compass_abs.engines.slurm.submission import BILLING
 from compass_abs.engines.submitting import Jobs
 from compass_abs.model import CompassError
@@ -79,7 +79,8 @@ class Intake:
             return
         write_json(self._receipt(job.id), {"job": job_id})
         self._log(f"Slurm job {job.id} runs as {job_id}")
-        self._say(job, f"runs as COMPASS job {job_id}")
+        bare = "" if arguments(job) is not None else ", without arguments: this release of Slurm does not tell them"
+        self._say(job, f"runs as COMPASS job {job_id}{bare}")
 
     def _refuse(self, job: SlurmJob, why: str) -> None:
         write_json(self._receipt(job.id), {"job": "refused", "why": why})
@@ -111,12 +112,11 @@ class Intake:
             "name": job.name,
             "user": job.user,
             "folder": folder,
-            "output": text(job.raw.get("standard_output")),
+            "output": output_pattern(job),
             "array": array,
             "tasks_per_node": _tasks_per_node(job, 1 if array else instances),
             "programs": str(self._programs()),
-            # Slurm keeps the words behind the script's name in one line with it.
-            "command": [str(script), *text(job.raw.get("command")).split(" ")[1:]],
+            "command": [str(script), *(arguments(job) or ())],
         }
         order_file = self._folder / f"{job.id}.batch.json"
         write_json(order_file, order)

@@ -17,6 +17,9 @@ _CLOSED_FLAGS = frozenset(
 )
 _GRES = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[A-Za-z][^:(,=]*))?[:=](?P<count>\d+)(?:\([^)]*\))?")
 
+#: Slurm's "no value" as an unsigned number of 32 bits.
+_NO_TASK = "4294967294"
+
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
@@ -145,6 +148,33 @@ def _job(value: Mapping[str, Any]) -> SlurmJob:
         signal=signal,
         raw=value,
     )
+
+
+def arguments(job: SlurmJob) -> list[str] | None:
+    """The words behind the name of a batch job's script, as far as Slurm keeps them apart; None when it tells of none.
+
+    22.05 has them in one line with the script, 26.05 in the line of sbatch, 24.11 nowhere.
+    """
+    command, line = text(job.raw.get("command")), job.raw.get("submit_line")
+    if isinstance(line, str):
+        said = line.split(" ")
+        scripts = [place for place, word in enumerate(said) if place and _is_script(word, command)]
+        return said[scripts[0] + 1 :] if scripts else []
+    _, space, behind = command.partition(" ")
+    if space:
+        return behind.split(" ")
+    # Those whose numbers are objects have taken the words out of the command.
+    return None if command and isinstance(job.raw.get("time_limit"), Mapping) else []
+
+
+def _is_script(word: str, command: str) -> bool:
+    return bool(word) and (word == command or command.endswith(f"/{word.removeprefix('./')}"))
+
+
+def output_pattern(job: SlurmJob) -> str:
+    """Where a batch job's output is to be; 24.11 fills the pattern in before there is a task, and calls that -2."""
+    found = text(job.raw.get("standard_output"))
+    return found.replace(_NO_TASK, "%a") if text(job.raw.get("array_task_string")) else found
 
 
 def _comment(value: Any) -> str:
