@@ -7,7 +7,7 @@ import pytest
 
 from compass_abs.audit import Audit, AuditError, audit
 from compass_abs.audit.reading import observe_documents, read_observation
-from compass_abs.audit.words import gangs_of_interest
+from compass_abs.audit.words import because_in_words, gangs_of_interest
 from compass_abs.planner.explain import Answer
 from tests.audit.kubectl import fragmented, listed, node, pod
 
@@ -121,6 +121,27 @@ def test_smallest_nodes_that_will_do_are_taken_first() -> None:
     found = looked_at(node("large", gpus=16), node("small", gpus=4), pod("four", 4), pod("sixteen", 16))
     starts = {pool.name: [job for step in pool.admissions.steps for job in step.jobs] for pool in found.pools}
     assert starts == {"H100/4": ["team/four"], "H100/16": ["team/sixteen"]}
+
+
+def test_pool_in_which_the_moves_cost_least_is_chosen_and_named() -> None:
+    dear = [pod(f"dear-{k}", 4, f"h-{k}", movable=True) for k in range(2)]
+    cheap = [pod("small", 1, "a-0", movable=True), pod("half", 4, "a-1"), pod("full", 8, "a-2")]
+    nodes = [node(f"h-{k}") for k in range(2)] + [node(f"a-{k}", model="A100") for k in range(3)]
+    found = looked_at(*nodes, *dear, *cheap, pod("whole", 8))
+    (verdict,) = found.verdicts
+    assert verdict.fit is not None
+    assert (verdict.fit.pool, verdict.fit.gpu_seconds) == ("A100", 8.0)
+    assert because_in_words(found, verdict) == "A100: fits after 1 move of 1 job"
+    assert [step.jobs for pool in found.pools if pool.name == "A100" for step in pool.admissions.steps] == [
+        ("team/whole",)
+    ]
+
+
+def test_shortage_is_that_of_the_pool_that_lacks_least() -> None:
+    nodes = [node("h"), node("a", model="A100"), node("v", model="V100")]
+    running = [pod("h-half", 4, "h"), pod("v-half", 6, "v"), pod("a-bit", 1, "a")]
+    found = looked_at(*nodes, *running, pod("whole", 8))
+    assert because_in_words(found, found.verdicts[0]) == "A100: 8 GPUs wanted, 7 free, 1 short"
 
 
 def test_nodes_without_any_pods_are_said_to_be_that() -> None:

@@ -1,4 +1,4 @@
-"""All tests of Slurm once more, on later releases of it than this machine has (deploy/test-clusters/slurm-release.sh)."""
+"""All tests of Slurm once more, on later releases than this machine has: deploy/test-clusters/slurm-release.sh."""
 
 import os
 import subprocess
