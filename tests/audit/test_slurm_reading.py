@@ -137,6 +137,10 @@ def test_partitions_and_models_are_pools_of_their_own() -> None:
     ("documents", "words"),
     [
         ([{"jobs": []}], "there are jobs, but no nodes"),
+        (
+            [{"nodes": [old_node("n1", 0)]}, {"jobs": [], "errors": [{"error": "Unable to contact", "error_code": 2}]}],
+            "Slurm says in it that it failed: 'Unable to contact'",
+        ),
         ([{"nodes": [old_node("n1", 0)]}, {"jobs": [{"job_id": "x"}]}], "job_id"),
         ([{"nodes": [old_node("n1", 0, gres="gpu:many")]}, {"jobs": []}], "'gpu:many' is no number of GPUs"),
         ([{"nodes": [old_node("n1", 0)]}, {"jobs": [old_job(1, "n[1-x]", 4)]}], "no range of hosts"),
@@ -147,6 +151,13 @@ def test_partitions_and_models_are_pools_of_their_own() -> None:
 def test_input_that_makes_no_sense_is_refused_plainly(documents: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(AuditError, match=words):
         looked_at(*documents)
+
+
+def test_nodes_without_a_list_of_jobs_are_said_to_be_that() -> None:
+    assert [str(remark) for remark in looked_at({"nodes": [old_node("n1", 0)]}).left_out] == [
+        "jobs, of which there is no list in it: give `squeue --json` as well"
+    ]
+    assert not looked_at({"nodes": [old_node("n1", 0)]}, {"jobs": []}).left_out
 
 
 def unset(number: int = 0) -> dict[str, Any]:

@@ -66,8 +66,13 @@ class Machine:
 def observe_slurm(documents: Iterable[object], source: str = "slurm", time: float | None = None) -> Observation:
     """What these documents say together; at least one has nodes."""
     reader = _Reader(source)
+    any_jobs = False
     for entry in documents:
         document = mapping(entry, source)
+        any_jobs = any_jobs or "jobs" in document
+        if errors := items(document.get("errors"), f"{source}: errors"):
+            # Without an answer 22.05 ends well and prints an empty list: nobody would run or wait.
+            raise AuditError(f"{source}: Slurm says in it that it failed: {shown(_said(errors[0]))}; ask it again")
         for k, node in enumerate(items(document.get("nodes"), f"{source}: nodes")):
             reader.node(mapping(node, f"{source}: nodes[{k}]"), f"{source}: nodes[{k}]")
         for k, group in enumerate(items(document.get("sinfo"), f"{source}: sinfo")):
@@ -79,6 +84,8 @@ def observe_slurm(documents: Iterable[object], source: str = "slurm", time: floa
         raise AuditError(
             f"{source}: there are jobs, but no nodes; give `sinfo --json` or `scontrol show node --json` as well"
         )
+    if not any_jobs:
+        reader.left_out.add("jobs, of which there is no list in it: give `squeue --json` as well", 0)
     return reader.observation(time)
 
 
@@ -285,6 +292,12 @@ def _names(value: object, where: str) -> list[str]:
     if isinstance(value, list):
         return [str(name) for name in value if name]
     return [name.strip() for name in text(value, where).split(",") if name.strip()]
+
+
+def _said(error: object) -> str:
+    """What an entry of `errors` says in words."""
+    words = (error.get("error") or error.get("description")) if isinstance(error, Mapping) else error
+    return str(words or error)
 
 
 def is_slurm(document: Mapping[str, Any]) -> bool:
