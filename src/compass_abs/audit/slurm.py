@@ -296,8 +296,9 @@ def _names(value: object, where: str) -> list[str]:
 
 def _said(error: object) -> str:
     """What an entry of `errors` says in words."""
-    words = (error.get("error") or error.get("description")) if isinstance(error, Mapping) else error
-    return str(words or error)
+    if not isinstance(error, Mapping):
+        return str(error)
+    return ": ".join(str(error[key]) for key in ("description", "error") if error.get(key)) or str(error)
 
 
 def is_slurm(document: Mapping[str, Any]) -> bool:

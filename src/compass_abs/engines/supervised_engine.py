@@ -191,7 +191,8 @@ class SupervisedEngine(Generic[RunT]):
         with self._lock:
             for run in list(self._runs.values()):
                 if not run.alive:
-                    self._tell(run)
+                    if run.told is None or run.told.end is None:
+                        self._tell(run)
                     continue
                 if now >= run.next_look:
                     run.refresh()

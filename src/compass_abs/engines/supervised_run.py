@@ -23,6 +23,8 @@ from compass_abs.engines.protocol import (
 
 #: A file written on a node is seen here within this time, whatever the shared file system keeps in its caches.
 FILE_PATIENCE = 3.0
+#: A process that isn't up after this long waits for something slow, an image or a queue: half a second more is nothing.
+_STARTS_SOON = 30.0
 
 
 @dataclass(slots=True)
@@ -51,6 +53,8 @@ class SupervisedRun:
     next_look: float = 0.0
     told: RunReport | None = None
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: Paths that are looked at again and again.
+    places: dict[str, Path] = field(default_factory=dict)
 
     # ---- files
 
@@ -67,6 +71,17 @@ class SupervisedRun:
     def path(self, kind: str, suffix: str = "json") -> Path:
         """One of the files of its process."""
         return self.files.file(self.first, kind, suffix)
+
+    def _place(self, kind: str) -> Path:
+        """One of the files that it is known from."""
+        found = self.places.get(kind)
+        if found is None:
+            if kind in ("ack", "progress"):
+                found = self.control / f"{kind}-{self.run.number}.json"
+            else:
+                found = self.files.file(self.run, kind) if kind == "verdict" else self.path(kind)
+            self.places[kind] = found
+        return found
 
     def save(self) -> None:
         """Writes down what was ordered."""
@@ -124,16 +139,13 @@ class SupervisedRun:
     def refresh(self) -> None:
         """Reads its files."""
         if not self.running:
-            value = read_json(self.path("process"))
+            value = read_json(self._place("process"))
             if value is not None:
                 self.running = True
                 self.gpus = tuple(int(word) for word in str(value.get("gpus", "")).split(",") if word.isdigit())
-        for kind, path in (
-            ("ack", self.control / f"ack-{self.run.number}.json"),
-            ("progress", self.control / f"progress-{self.run.number}.json"),
-        ):
+        for kind in ("ack", "progress"):
             try:
-                status = path.stat()
+                status = os.stat(self._place(kind))  # noqa: PTH116 - pathlib's way costs as much again
             except OSError:
                 continue
             version = (status.st_mtime_ns, status.st_ino)
@@ -150,11 +162,11 @@ class SupervisedRun:
         """Learns how it ended, if it has."""
         if self.end is not None:
             return
-        verdict = read_json(self.files.file(self.run, "verdict"))
+        verdict = read_json(self._place("verdict"))
         if verdict is not None:
             self.end = End(EndCause(verdict["cause"]), int(verdict.get("code", 0)), str(verdict.get("detail", "")))
             return
-        value = read_json(self.path("end"))
+        value = read_json(self._place("end"))
         if value is not None:
             self.end = self._own_account(value)
 
@@ -184,8 +196,10 @@ class SupervisedRun:
     @property
     def expects_news(self) -> bool:
         """True while something is awaited of it that a migration or a start waits for."""
-        if not self.running or self.overdue_at is not None:
+        if self.overdue_at is not None:
             return True
+        if not self.running:
+            return time.monotonic() < self.known_since + _STARTS_SOON
         if self.mode is not CheckpointMode.SESSION:
             return False
         if self.progress is None or self.progress.step <= max(self.progress.resumed_at, 0):

@@ -42,6 +42,8 @@ _LOOK_EVERY = 0.1
 _AT_ONCE = 1.0
 #: How often pods are looked at again for what no event tells: an end that nobody has accounted for, patience that ends.
 _LOOK_AGAIN = 1.0
+#: What is heard within this time is looked at together: thousands of pods may start in a minute.
+_TOGETHER = 0.01
 _NEVER = End(EndCause.SIGNALLED, 9, "it was ended before it had a pod")
 
 
@@ -400,7 +402,10 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                 heard, self._heard = self._heard, {}
                 everything = now >= next_look
                 for run in list(self._runs.values()):
-                    if everything or (run.namespace, run.pod) in heard:
+                    if (run.namespace, run.pod) in heard:
+                        run.next_look = 0.0
+                        self._look_at_pod(run)
+                    elif everything:
                         self._look_at_pod(run)
                 waiting = [run for run in self._runs.values() if run.alive and run.gang and not run.pod]
             next_look = now + _LOOK_AGAIN if everything else next_look
@@ -409,6 +414,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
             for run in [run for run in overdue if run.pod]:
                 with contextlib.suppress(EngineUnavailableError, EngineRefusalError):
                     self._delete(run, _AT_ONCE)
+            self._closing.wait(_TOGETHER)
             self._wake.wait(max(0.0, min(pause, next_look - time.monotonic())))
             self._wake.clear()
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from compass_abs.engines import contract_files
 from compass_abs.engines.kubernetes import names, pods
 from compass_abs.engines.kubernetes.client import Object
-from compass_abs.engines.local.run_files import RunFiles, read_json
+from compass_abs.engines.local.run_files import RunFiles
 from compass_abs.engines.protocol import CheckpointMode, End, EndCause, RunId
 from compass_abs.engines.supervised_run import FILE_PATIENCE, SupervisedRun
 
@@ -79,8 +79,15 @@ class PodRun(SupervisedRun):
 
     def read_end(self) -> None:
         """Learns how it ended. Its GPUs are free when its pod's containers are gone, not when its program says so."""
-        if self.pod_over or read_json(self.files.file(self.run, "verdict")) is not None:
+        if self.pod_over or self._place("verdict").exists():
             SupervisedRun.read_end(self)
+
+    @property
+    def expects_news(self) -> bool:
+        """True while files may say something that is waited for; that a user's pod has started, its events say."""
+        if self.gang and not self.running and self.overdue_at is None:
+            return False
+        return SupervisedRun.expects_news.fget(self)  # type: ignore[attr-defined,no-any-return]
 
     def refresh(self) -> None:
         """Reads its files."""

@@ -37,6 +37,11 @@ class UsersPods:
         if gang is None:
             raise EngineRefusalError(f"{run.run}: its gang of pods is no longer known")
         number = run.run.number
+        own = self._ledger.waits(*pods.key_of(gang.members[number]))
+        is_first = own is not None and pods.metadata(own)["uid"] == gang.uids[number] not in taken
+        if own is not None and is_first and self._fits(own, gang, number):
+            # Nearly always. The rest looks at every pod that waits.
+            return own
         marked = [pod for pod in self._ledger.waiting() if pods.run_of(pod, self._owner) == run.run]
         candidates = marked or [
             pod
