@@ -163,9 +163,10 @@ def admissions(up: KubernetesCluster, nodes: int, jobs: int) -> None:
             list(pool.map(create, backlog))
         created = time.time() - began
         with serving(up) as (process, listening):
+            before = processor_seconds(process.pid)
             bindings.wait(backlog)
             admitted = max(bindings.at.values()) - listening
-            used = processor_seconds(process.pid)
+            used = processor_seconds(process.pid) - before
             single = []
             for number in range(SINGLE):
                 name = f"single-{number}"

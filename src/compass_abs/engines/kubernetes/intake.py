@@ -14,7 +14,7 @@ from compass_abs.engines.kubernetes.budgets import static_limit
 from compass_abs.engines.kubernetes.client import Object
 from compass_abs.engines.kubernetes.engine import KubernetesEngine
 from compass_abs.engines.kubernetes.gangs import Gang
-from compass_abs.engines.kubernetes.job_files import checkpoint_mode, choose_pool, job_fields
+from compass_abs.engines.kubernetes.job_files import checkpoint_mode, choose_pool, job_fields, job_name
 from compass_abs.engines.kubernetes.manifest import template_of
 from compass_abs.engines.kubernetes.owners import Owners, membership
 from compass_abs.engines.protocol import EngineRefusalError, EngineUnavailableError
@@ -55,7 +55,7 @@ class Intake:
 
     def look(self, jobs: Jobs) -> None:
         """Takes what is new and complete, and settles what is over or was taken back."""
-        known = list(self._engine.gangs)
+        known = [found for gang in list(self._engine.gangs) if (found := self._with_job(gang, jobs)) is not None]
         taken_uids = {uid for gang in known for uid in gang.uids}
         # An owner's new pods of a gang that runs are for the engine; a plain gang's are one too many.
         running = {gang.membership for gang in known if not gang.over}
@@ -71,6 +71,18 @@ class Intake:
                 jobs.cancel(gang.job)
             else:
                 self._say_why(gang, still_open[gang.job])
+
+    def _with_job(self, gang: Gang, jobs: Jobs) -> Gang | None:
+        """A gang with its job: where none was written down, an intake that died may have submitted it."""
+        if gang.job:
+            return gang
+        job = jobs.find(job_name(gang))
+        if job is None:
+            self._engine.gangs.drop(gang.key)
+            return None
+        found = replace(gang, job=job)
+        self._engine.gangs.save(found)
+        return found
 
     def waiting_pods(self) -> dict[str, list[Object]]:
         """Pods without a node of gangs that were taken in, by their jobs. From any thread."""
@@ -154,12 +166,8 @@ class Intake:
         pool = choose_pool(members, self._engine.pools())
         fields = job_fields(gang, members, self._engine.settings.resource, pool, pinned)
         self._engine.gangs.save(gang)
-        try:
-            # A controller or an intake that died in between has submitted it already.
-            job = jobs.find(fields["name"]) or jobs.submit(fields)
-        except CompassError:
-            self._engine.gangs.drop(gang.key)
-            raise
+        # Whatever goes wrong from here on, the next look asks whether there is a job of this name.
+        job = jobs.submit(fields)
         self._engine.gangs.save(replace(gang, job=job))
         self._tell(members, "TakenIn", f"Its gang of {len(members)} is COMPASS job {job}")
 
@@ -173,9 +181,9 @@ class Intake:
     # ---- settling
 
     def _close(self, gang: Gang) -> None:
-        """Its job is over, or was never submitted."""
+        """Its job is over."""
         members = self._unbound(gang)
-        if not gang.job or not members:
+        if not members:
             self._engine.gangs.drop(gang.key)
             return
         # They were never bound. Taking them again would undo the cancellation.

@@ -18,6 +18,11 @@ _PRIORITIES = (-1000, 1000)
 _DEFAULT_GRACE = 30.0
 
 
+def job_name(gang: Gang) -> str:
+    """The name of its job: people know the gang by it, and no other gang has it."""
+    return f"{gang.namespace}/{gang.name}"[:180] + f" ({gang.key[:8]})"
+
+
 def job_fields(gang: Gang, members: Sequence[Object], resource: str, pool: str, pinned: str) -> dict[str, Any]:
     """The job file; `pinned` is why it can't be moved, whatever it says itself. Refuses what can't be run."""
     first = members[0]
@@ -27,7 +32,7 @@ def job_fields(gang: Gang, members: Sequence[Object], resource: str, pool: str, 
     if len(demand) > 1:
         raise EngineRefusalError(f"its pods ask for {sorted(demand)} GPUs; a gang's must ask for equally many")
     fields: dict[str, Any] = {
-        "name": f"{gang.namespace}/{gang.name}"[:180] + f" ({gang.key[:8]})",
+        "name": job_name(gang),
         "instances": len(members),
         "gpus_per_instance": demand.pop(),
         "command": [gangs.COMMAND, gang.key],
