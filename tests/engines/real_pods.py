@@ -1,14 +1,17 @@
 """What a pod on real nodes needs to run this machine's programs: its image is an empty folder."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
+#: Of this machine; and those in which this Python and this checkout are, wherever that may be.
 _FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/opt", "/root", "/home", "/tmp")
 
 
 def pod_spec(nodes: int = 4) -> dict[str, Any]:
     """The beginning of a pod's spec; on the nodes of the fake kubelet it changes nothing."""
-    shared = [folder for folder in _FOLDERS if Path(folder).exists()]
+    homes = (f"/{Path(path).resolve().parts[1]}" for path in (sys.prefix, sys.base_prefix, __file__))
+    shared = [folder for folder in dict.fromkeys((*_FOLDERS, *homes)) if Path(folder).exists()]
     container = {
         "name": "instance",
         "image": "localhost/host:1",
