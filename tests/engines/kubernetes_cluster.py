@@ -188,9 +188,18 @@ class RealNodes(KubernetesCluster):
         return found
 
     def revive_node(self, node: str) -> None:
-        """The node is back."""
+        """The node is back, and so are its GPUs: its plugin registers after the kubelet has said that it is ready."""
         self.start_daemon(f"node-{node}")
         super().revive_node(node)
+        client = self.client()
+        self._until(lambda: has_gpus(client.get(f"/api/v1/nodes/{node}")), f"{node} has no GPUs after 30 s")
+        client.close()
+
+
+def has_gpus(node: Object) -> bool:
+    """True for a node that can give away all GPUs that it has."""
+    have, give = (node["status"][kind].get("nvidia.com/gpu", "0") for kind in ("capacity", "allocatable"))
+    return have == give != "0"
 
 
 def healthy(node: Object) -> bool:

@@ -78,6 +78,8 @@ for image in pause host; do
   ctr --address "$HERE/containerd.sock" --namespace k8s.io images import --snapshotter "${SNAPSHOTTER:-overlayfs}" \
     "$BASE/images/$image.tar" >> "$HERE/log/images.log" 2>&1
 done
+# Of a kubelet that was killed: the plugin must not take its socket for that of the next one.
+rm -f /var/lib/kubelet/device-plugins/*.sock
 # Else it asks a cloud's address for its name, and waits 6 s for no answer.
 start kubelet env AWS_EC2_METADATA_DISABLED=true kubelet --config="$HERE/kubelet.yaml" --kubeconfig="$BASE/node.kubeconfig" \
   --hostname-override="$NAME" --node-ip="$ADDRESS" --root-dir="$HERE/kubelet" --cert-dir="$HERE/kubelet/pki" \
