@@ -192,12 +192,17 @@ def _bar() -> "Iterator[Callable[[Progress], None]]":
     )  # fmt: skip
     with rich.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("simulating", total=1.0)
+        percent = 0
 
         def show(progress: "Progress") -> None:
+            nonlocal percent
             if progress.done == progress.known > 0:
                 bar.console.print(f"{progress.known:,} of {progress.total:,} runs are known already")
             text = f"{progress.done:,} of {progress.total:,} runs"
-            bar.update(task, completed=1.0 if progress.done == progress.total else progress.share, description=text)
+            share = 1.0 if progress.done == progress.total else progress.share
+            # Drawn at once when its number changes, however short the sweep; ten times a second otherwise.
+            before, percent = percent, int(100 * share)
+            bar.update(task, completed=share, description=text, refresh=percent != before)
 
         yield show
 
