@@ -15,11 +15,13 @@ class SolverError(CompassError):
 
 @dataclass(slots=True)
 class IntegerProgram:
-    """Minimise Σ cost·x over whole x ≥ 0 such that Σ entries·x = right in every row. All numbers are whole."""
+    """Minimise Σ cost·x over whole x ≥ 0 such that Σ entries·x = right in every row. All numbers are whole, costs ≥ 0."""
 
     costs: list[int] = field(default_factory=list)
     rows: list[dict[int, int]] = field(default_factory=list)
     right: list[int] = field(default_factory=list)
+    #: What no assignment costs less than, where more is known than the relaxation tells.
+    least_cost: int = 0
 
     def add_column(self, cost: int) -> int:
         """A new unknown; says its index."""
@@ -52,13 +54,14 @@ def solve(program: IntegerProgram) -> list[int] | None:
         return None
     relaxed, lifted = vertex
     if lifted is None:
-        return _cheapest(program)
+        return _cheapest(program, program.least_cost)
     if lifted.answer is not None:
         return _checked(program, lifted.answer)
-    near = _cheapest(program, lifted.bound, [max(0, math.floor(x) - _MARGIN) for x in relaxed])
-    if near is not None and _cost(program, near) <= lifted.bound:
+    bound = max(lifted.bound, program.least_cost)
+    near = _cheapest(program, bound, [max(0, math.floor(x) - _MARGIN) for x in relaxed])
+    if near is not None and _cost(program, near) <= bound:
         return near
-    return _cheapest(program, lifted.bound)
+    return _cheapest(program, bound)
 
 
 def _vertex(program: IntegerProgram) -> tuple[list[float], Lifted | None] | None:
@@ -85,9 +88,7 @@ def _vertex(program: IntegerProgram) -> tuple[list[float], Lifted | None] | None
     return list(solver.getSolution().col_value), lift(matrix, program.costs, program.right, basic)
 
 
-def _cheapest(
-    program: IntegerProgram, bound: int | None = None, least: Sequence[int] | None = None
-) -> list[int] | None:
+def _cheapest(program: IntegerProgram, bound: int, least: Sequence[int] | None = None) -> list[int] | None:
     """The cheapest assignment no smaller than `least`, by the solver's own search; None when there is none.
 
     That nothing costs less than `bound` is told to the solver, so that it need not look for it.
@@ -101,7 +102,7 @@ def _run(
     costs: Any,
     *,
     whole: bool = False,
-    bound: int | None = None,
+    bound: int = 0,
     least: Sequence[int] | None = None,
 ) -> Any:
     """HiGHS with the optimum; None when there is no assignment."""
@@ -111,7 +112,8 @@ def _run(
     rows = program.rows
     lower: list[float] = [*program.right]
     upper: list[float] = [*program.right]
-    if bound is not None:
+    if bound > 0:
+        # No cost is negative, so that a bound of 0 would say nothing.
         rows = [*rows, {column: cost for column, cost in enumerate(program.costs) if cost}]
         lower.append(bound)
         upper.append(highspy.kHighsInf)
