@@ -15,7 +15,7 @@ class SolverError(CompassError):
 
 @dataclass(slots=True)
 class IntegerProgram:
-    """Minimise Σ cost·x over whole x ≥ 0 such that Σ entries·x = right in every row. All are whole, no cost negative."""
+    """Minimise Σ cost·x over whole x ≥ 0 such that Σ entries·x = right in every row. All are whole; costs ≥ 0."""
 
     costs: list[int] = field(default_factory=list)
     rows: list[dict[int, int]] = field(default_factory=list)
