@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from compass_abs.controller.own_jobs import OwnJobs
 from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings, names
 from compass_abs.engines.kubernetes.client import Object, pod_path
 from compass_abs.engines.protocol import EngineUnavailableError, NodeHealth
 from tests.engines.kubernetes_cluster import KubernetesCluster, skip_without_kubernetes
-from tests.engines.users_pods import DirectJobs, UsersCluster, counting, job_of, pod, sleeping
+from tests.engines.users_pods import UsersCluster, counting, job_of, pod, sleeping
 
 pytestmark = pytest.mark.engine
 
@@ -376,20 +377,20 @@ def test_half_bound_gang_is_completed_after_a_crash(
 def test_gang_whose_submission_had_no_answer_is_found_again_instead_of_submitted_twice(
     users: UsersCluster, cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit, tried = DirectJobs.submit, []
+    submit, tried = OwnJobs.submit, []
 
-    def submit_and_lose_the_answer(self: DirectJobs, fields: dict[str, object]) -> str:
+    def submit_and_lose_the_answer(self: OwnJobs, fields: dict[str, object]) -> str:
         tried.append(submit(self, fields))
         raise EngineUnavailableError("the connection was lost")
 
-    monkeypatch.setattr(DirectJobs, "submit", submit_and_lose_the_answer)
+    monkeypatch.setattr("submit", submit_and_lose_the_answer)
     users.create(pod("once", sleeping(), 8))
     with pytest.raises(EngineUnavailableError):
         users.until(lambda: False)
     assert len(tried) == 1
     # By this intake, or by the next one.
     users.close()
-    monkeypatch.setattr(DirectJobs, "submit", submit)
+    monkeypatch.setattr("submit", submit)
     again = UsersCluster(tmp_path, open_engine(cluster, tmp_path, users.namespace), users.client, users.namespace)
     try:
         again.until(lambda: again.phases() == ["running"])

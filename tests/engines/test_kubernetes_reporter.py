@@ -9,6 +9,7 @@ import pytest
 
 from compass_abs.controller.journal import SqliteJournal
 from compass_abs.controller.kubernetes_reporter import Reporter
+from compass_abs.controller.own_jobs import OwnJobs
 from compass_abs.controller.reconcile import Conduct, Config
 from compass_abs.controller.service import Service
 from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings, names
@@ -18,7 +19,7 @@ from compass_abs.engines.kubernetes.intake import Intake
 from compass_abs.engines.kubernetes.recommendations import Board
 from tests.engines.kubernetes_accounts import apply
 from tests.engines.kubernetes_cluster import KubernetesCluster, skip_without_kubernetes
-from tests.engines.users_pods import DirectJobs, pod, sleeping
+from tests.engines.users_pods import pod, sleeping
 
 pytestmark = pytest.mark.engine
 
@@ -48,7 +49,7 @@ class World:
         self.service.start()
         self.service.wait_until_ready()
         self.intake = Intake(self.engine)
-        self.jobs = DirectJobs(self.service)
+        self.jobs = OwnJobs(self.service)
         self.board = Board(self.client, "compass-abs", "me")
         self.reporter = Reporter(self.service, self.waiting, EventWriter(self.client, "me"), self.board)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from compass_abs.controller.journal import SqliteJournal
+from compass_abs.controller.own_jobs import OwnJobs
 from compass_abs.controller.reconcile import Config
 from compass_abs.controller.service import Service
 from compass_abs.engines.slurm import SlurmEngine, batch
@@ -22,7 +23,7 @@ from compass_abs.engines.slurm.commands import SlurmCommands
 from compass_abs.engines.slurm.intake import Intake
 from compass_abs.model import NodeStatus
 from tests.engines.slurm_cluster import SlurmCluster, skip_without_slurm
-from tests.engines.users_pods import COUNTING, DirectJobs
+from tests.engines.users_pods import COUNTING
 
 JOB: dict[str, Any] = {
     "id": 70,
@@ -172,7 +173,7 @@ class Users:
         deadline = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < deadline, self.phases()
-            self._intake.look(DirectJobs(self.service))
+            self._intake.look(OwnJobs(self.service))
             time.sleep(0.2)
 
     def phases(self) -> list[str]:

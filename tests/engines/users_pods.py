@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from compass_abs.controller.book import JobEntry
-from compass_abs.controller.job_spec import check_job
 from compass_abs.controller.journal import SqliteJournal
+from compass_abs.controller.own_jobs import OwnJobs
 from compass_abs.controller.reconcile import Config
 from compass_abs.controller.service import Service
-from compass_abs.controller.views import why_waiting
 from compass_abs.engines.kubernetes import KubernetesEngine, names
 from compass_abs.engines.kubernetes.client import Client, Object, pod_path
 from compass_abs.engines.kubernetes.intake import Intake
@@ -86,32 +85,6 @@ def job_of(name: str, command: list[str], pods: int, gpus: int = 4, **marks: str
     }
 
 
-class DirectJobs:
-    """The controller of a service of this process: see `engines.submitting`."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def submit(self, fields: dict[str, Any]) -> str:
-        return self._service.ask(lambda c: c.submit(check_job(fields)))
-
-    def find(self, name: str) -> str | None:
-        return self._service.ask(
-            lambda c: next((entry.id for entry in c.book.jobs.values() if entry.spec.name == name), None)
-        )
-
-    def is_over(self, job_id: str) -> bool:
-        return self._service.ask(lambda c: c.entry(job_id).over)
-
-    def open(self) -> dict[str, str]:
-        return self._service.ask(
-            lambda c: {e.id: why_waiting(c, e) if e.phase.value == "queued" else "" for e in c.book.open_jobs.values()}
-        )
-
-    def cancel(self, job_id: str) -> None:
-        self._service.ask(lambda c: c.cancel(job_id))
-
-
 class UsersCluster:
     """A controller that takes pods of a namespace in, and what is said on them."""
 
@@ -123,7 +96,7 @@ class UsersCluster:
         self.service.start()
         self.service.wait_until_ready(30.0)
         self.intake = Intake(engine, self._say)
-        self._jobs = DirectJobs(self.service)
+        self._jobs = OwnJobs(self.service)
 
     def _say(self, pod: Object, reason: str, message: str) -> None:
         self.said.append((str(pod["metadata"]["name"]), reason, message))

@@ -46,12 +46,11 @@ def serve_kubernetes(
     import threading
     from contextlib import closing
 
-    from compass_abs.controller.client import Client as Controller
-    from compass_abs.controller.client import Submitter
     from compass_abs.controller.kubernetes_reporter import Reporter
     from compass_abs.controller.kubernetes_takeover import report, take_over
+    from compass_abs.controller.own_jobs import OwnJobs
     from compass_abs.controller.reconcile import Conduct, Config
-    from compass_abs.controller.server import Settings, configure_logging, served, token_of
+    from compass_abs.controller.server import Settings, configure_logging, served
     from compass_abs.engines.kubernetes import Client, KubernetesEngine, PodSettings
     from compass_abs.engines.kubernetes.client import Object
     from compass_abs.engines.kubernetes.events import EventWriter, Subject
@@ -108,16 +107,14 @@ def serve_kubernetes(
             return {job: [subject(pod) for pod in members] for job, members in intake.waiting_pods().items()}
 
         try:
-            token = token_of(settings)
             with (
                 served(settings, engine) as (url, service),
-                Controller(url, token) as controller,
                 closing(Reporter(service, waiting, events, board)) as reporter,
             ):
                 reporter.start()
                 say(f"listening on {url}/; places pods of schedulerName {scheduler_name}")
-                jobs = Submitter(controller)
-                while not over.wait(1.0):
+                jobs = OwnJobs(service)
+                while not over.is_set():
                     try:
                         intake.look(jobs)
                     except CompassError as error:
@@ -125,6 +122,7 @@ def serve_kubernetes(
                     else:
                         if alive is not None:
                             alive.touch()
+                    over.wait(1.0)
         finally:
             lost = not leadership.leads
             leadership.release()

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import httpx
 
+from compass_abs.engines.submitting import JobsAwayError
 from compass_abs.model import CompassError
 
 #: Where `compass serve` listens unless told.
@@ -26,7 +27,7 @@ class ControllerError(CompassError):
     """The controller can't be reached, or refused."""
 
 
-class ControllerAwayError(ControllerError):
+class ControllerAwayError(ControllerError, JobsAwayError):
     """Nobody answers, or the answer is that it isn't ready."""
 
 

@@ -3,6 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from compass_abs.model import CompassError
+
+
+class JobsAwayError(CompassError):
+    """The controller can't answer now, which says nothing about what it was asked."""
+
 
 class Jobs(Protocol):
     """The controller's jobs."""

@@ -23,6 +23,7 @@ from compass_abs.engines.protocol import (
     StaleGenerationError,
     StartOrder,
 )
+from compass_abs.engines.run_book import RunBook
 from compass_abs.engines.supervised_run import SupervisedRun
 
 RunT = TypeVar("RunT", bound=SupervisedRun)
@@ -46,7 +47,7 @@ class SupervisedEngine(Generic[RunT]):
         self.program = self._files.root / "instance.py"
         shutil.copyfile(_PROGRAM, self.program)
         self._lock = threading.RLock()
-        self._runs: dict[RunId, RunT] = {}
+        self._runs = RunBook[RunT]()
         self._sink: Callable[[Report], None] = lambda report: None
         self._next_port = secrets.randbelow(len(_PORTS))
         self._closing = threading.Event()

@@ -44,6 +44,10 @@ _AT_ONCE = 1.0
 _LOOK_AGAIN = 1.0
 #: What is heard within this time is looked at together: thousands of pods may start in a minute.
 _TOGETHER = 0.01
+#: For how many times as long as it took to look nothing is looked at.
+_REST = 9.0
+#: So many pods of runs that were forgotten are remembered for nothing.
+_MOST_OVER = 1000
 _NEVER = End(EndCause.SIGNALLED, 9, "it was ended before it had a pod")
 
 
@@ -61,6 +65,8 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
         self.gangs = GangStore(self._files.root / "gangs")
         self.ledger = Ledger(self.settings.resource, self.settings.scheduler, self.owner)
         self._users = UsersPods(client, self.gangs, self.ledger, self.owner)
+        #: By the uids of pods, the run that each serves as, or has served as last.
+        self._serving = {run.uid: run for run in sorted(self._runs.values(), key=lambda run: run.alive) if run.uid}
         #: Pods of which something was heard; looked at by the watching thread.
         self._heard: dict[tuple[str, str], None] = {}
         self._fleet = Fleet(self.settings.resource, self.ledger, self._lock, lambda report: self._sink(report))
@@ -111,6 +117,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
         self._users.link_control(found)
         found.save()
         self._runs[run] = found
+        self._serving[found.uid] = found
 
     def rendezvous(self, job_id: str, generation: int, nodes: Sequence[str]) -> Rendezvous:
         """The first node's address, and a port that isn't given out again soon."""
@@ -145,11 +152,8 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
             # What our runs hold although their pods are not bound yet.
             coming = sum(
                 run.gpu_count
-                for run in self._runs.values()
-                if run.node == node.name
-                and run.alive
-                and run.run != order.run
-                and (run.namespace, run.pod) not in holdings
+                for run in self._runs.on(node.name)
+                if run.alive and run.run != order.run and (run.namespace, run.pod) not in holdings
             )
         held = sum(each.gpus for each in holdings.values() if each.run != order.run)
         free = node.gpus - held - coming
@@ -199,6 +203,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
         with self._lock:
             run.namespace, run.pod = pods.key_of(pod)
             run.uid = str(pods.metadata(pod).get("uid"))
+            self._serving[run.uid] = run
             run.bound = bool(pods.node_of(pod))
             run.save()
 
@@ -222,7 +227,7 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
             with contextlib.suppress(ApiError):
                 self.client.delete(pod_path(run.namespace, run.pod), grace=0, uid=run.uid)
         with self._lock:
-            self._runs.pop(run.run, None)
+            self._runs.discard(run.run)
             run.path("run").unlink(missing_ok=True)
             run.path("order").unlink(missing_ok=True)
 
@@ -239,27 +244,33 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                 run = self._prepare(order, order.run.generation)
                 run.namespace, run.gang = gang.namespace, gang.key
                 run.save()
-            taken = {other.uid for other in self._runs.values() if other.alive and other is not run}
             self._runs[order.run] = run
         try:
-            self._find_pod(run, taken)
+            self._find_pod(run)
         except EngineRefusalError:
             self._discard(run)
             raise
 
-    def _find_pod(self, run: PodRun, taken: set[str]) -> None:
+    def _find_pod(self, run: PodRun) -> None:
         """Binds a pod to serve as this run, if there is one by now."""
-        pod = self._users.pod_for(run, taken, self._create)
+        pod = self._users.pod_for(run, lambda uid: self._is_taken(uid, run), self._create)
         if pod is not None:
             self._users.clear_control(run)
             self._attach(run, pod)
             self._bind(run)
+
+    def _is_taken(self, uid: str, run: PodRun) -> bool:
+        """Whether a pod serves as another run than this."""
+        with self._lock:
+            other = self._serving.get(uid)
+            return other is not None and other is not run and other.alive and other.run in self._runs
 
     # ---- a process that becomes another run
 
     def hand_over(self, old: PodRun, new: PodRun) -> None:
         """The pod goes on."""
         new.namespace, new.pod, new.uid, new.bound, new.gang = old.namespace, old.pod, old.uid, old.bound, old.gang
+        self._serving[new.uid] = new
 
     def renamed(self, run: PodRun) -> None:
         """For people, and for an engine that has lost its files: the pod says what it is now."""
@@ -390,6 +401,10 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
         """Nodes by pool."""
         return self._fleet.pools()
 
+    def node_changes(self) -> int:
+        """Grows with every change of a node: as long as it is the same, so are the pools."""
+        return self._fleet.changes
+
     def _look_at_pod(self, run: PodRun) -> None:
         if run.alive and run.pod and self.pods.listed:
             run.pod_says(self.pods.get(run.namespace, run.pod))
@@ -407,23 +422,24 @@ class KubernetesEngine(SupervisedEngine[PodRun]):
                         self._look_at_pod(run)
                     elif everything:
                         self._look_at_pod(run)
-                waiting = [run for run in self._runs.values() if run.alive and run.gang and not run.pod]
+                waiting = [run for run in self._runs.values() if run.gang and not run.pod and run.alive]
+                if len(self._serving) > 2 * len(self._runs) + _MOST_OVER:
+                    self._serving = {uid: run for uid, run in self._serving.items() if run.run in self._runs}
             next_look = now + _LOOK_AGAIN if everything else next_look
             self._look_for_replacements(waiting)
             overdue, pause = self._look_at_files()
             for run in [run for run in overdue if run.pod]:
                 with contextlib.suppress(EngineUnavailableError, EngineRefusalError):
                     self._delete(run, _AT_ONCE)
-            self._closing.wait(_TOGETHER)
+            # A look at many runs takes its time: it is to be a small part of all.
+            self._closing.wait(max(_TOGETHER, min(_LOOK_AGAIN, _REST * (time.monotonic() - now))))
             self._wake.wait(max(0.0, min(pause, next_look - time.monotonic())))
             self._wake.clear()
 
     def _look_for_replacements(self, waiting: Sequence[PodRun]) -> None:
         for run in waiting:
-            with self._lock:
-                taken = {other.uid for other in self._runs.values() if other.alive and other is not run}
             try:
-                self._find_pod(run, taken)
+                self._find_pod(run)
             except EngineUnavailableError:
                 continue
             except EngineRefusalError as error:

@@ -23,6 +23,8 @@ class Fleet:
     ) -> None:
         self._resource, self._ledger, self._lock, self._tell = resource, ledger, lock, tell
         self._nodes: dict[str, GpuNode] = {}
+        #: Grows with every change of a node.
+        self.changes = 0
         #: The pool that each node was first seen in: it can't leave it under running jobs.
         self._pools: dict[str, str] = {}
         self._told: dict[str, NodeReport] = {}
@@ -34,6 +36,8 @@ class Fleet:
         name = str(node["metadata"]["name"])
         found = read_node(node, self._resource) if kind != "DELETED" else None
         with self._lock:
+            if found != self._nodes.get(name):
+                self.changes += 1
             if found is None:
                 self._nodes.pop(name, None)
             else:

@@ -14,11 +14,11 @@ from compass_abs.engines.kubernetes.budgets import static_limit
 from compass_abs.engines.kubernetes.client import Object
 from compass_abs.engines.kubernetes.engine import KubernetesEngine
 from compass_abs.engines.kubernetes.gangs import Gang
-from compass_abs.engines.kubernetes.job_files import checkpoint_mode, choose_pool, job_fields, job_name
+from compass_abs.engines.kubernetes.job_files import PoolChoice, checkpoint_mode, job_fields, job_name
 from compass_abs.engines.kubernetes.manifest import template_of
 from compass_abs.engines.kubernetes.owners import Owners, membership
 from compass_abs.engines.protocol import EngineRefusalError, EngineUnavailableError
-from compass_abs.engines.submitting import Jobs
+from compass_abs.engines.submitting import Jobs, JobsAwayError
 from compass_abs.model import CompassError
 
 Say = Callable[[Object, str, str], object]
@@ -49,6 +49,7 @@ class Intake:
         self._engine = engine
         self._owners = Owners(engine.client, engine.settings.resource)
         self._say = say
+        self._pools = PoolChoice(engine.pools, engine.node_changes)
         #: Gangs that could not be taken in, and until when they are left alone.
         self._refused: dict[str, float] = {}
         self._shapes: dict[str, _Shape] = {}
@@ -138,7 +139,7 @@ class Intake:
                 self._tell(members, "WaitingForGang", f"The gang starts when it is complete: {said}")
                 return
             self._take(key, members[:size], jobs)
-        except EngineUnavailableError:
+        except (EngineUnavailableError, JobsAwayError):
             raise
         except CompassError as error:
             self._refused[_uid(first)] = time.monotonic() + _TRY_AGAIN
@@ -163,7 +164,7 @@ class Intake:
             alone=self._shape(first).alone,
         )
         pinned = self._pinned(members)
-        pool = choose_pool(members, self._engine.pools())
+        pool = self._pools.of(members)
         fields = job_fields(gang, members, self._engine.settings.resource, pool, pinned)
         self._engine.gangs.save(gang)
         # Whatever goes wrong from here on, the next look asks whether there is a job of this name.

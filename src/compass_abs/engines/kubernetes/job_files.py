@@ -1,7 +1,7 @@
 """The job file that says the same as the pods of a gang."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from compass_abs.audit.kubernetes_pods import MOVABLE, read_pod
@@ -16,6 +16,8 @@ from compass_abs.engines.protocol import CheckpointMode, EngineRefusalError
 #: Priorities of Kubernetes reach a thousand million; the controller's order needs no more than these.
 _PRIORITIES = (-1000, 1000)
 _DEFAULT_GRACE = 30.0
+#: Kinds of gangs that are remembered: pods that each ask for something else would fill the memory.
+_MOST_KINDS = 1000
 
 
 def job_name(gang: Gang) -> str:
@@ -66,11 +68,39 @@ def checkpoint_mode(pod: Object) -> str:
     return said
 
 
+class PoolChoice:
+    """Chooses pools for gangs: once for all that are alike, as long as the nodes stay what they are."""
+
+    def __init__(self, pools: Callable[[], Mapping[str, Sequence[GpuNode]]], changes: Callable[[], int]) -> None:
+        self._pools, self._changes = pools, changes
+        self._looked = -1
+        self._chosen: dict[Hashable, str] = {}
+
+    def of(self, members: Sequence[Object]) -> str:
+        """The pool for a gang of these pods; refuses when there is none."""
+        changes = self._changes()
+        if changes != self._looked or len(self._chosen) > _MOST_KINDS:
+            self._looked = changes
+            self._chosen.clear()
+        kind = (pods.mark(members[0], names.POOL), frozenset(_rules(members)), _largest(members))
+        if kind not in self._chosen:
+            self._chosen[kind] = choose_pool(members, self._pools())
+        return self._chosen[kind]
+
+
+def _rules(members: Sequence[Object]) -> dict[str, Rules]:
+    """What they say of nodes, each rule once."""
+    return {found.signature: found for found in (Rules(pod["spec"], pods.key_of(pod)[1]) for pod in members)}
+
+
+def _largest(members: Sequence[Object]) -> Amounts:
+    return functools.reduce(Amounts.most, map(requests_of, members))
+
+
 def choose_pool(members: Sequence[Object], pools: Mapping[str, Sequence[GpuNode]]) -> str:
     """A pool all of whose nodes every member may use, and is small enough for; the largest of several."""
     chosen = pods.mark(members[0], names.POOL)
-    rules = {found.signature: found for found in (Rules(pod["spec"], pods.key_of(pod)[1]) for pod in members)}
-    largest = functools.reduce(Amounts.most, map(requests_of, members))
+    rules, largest = _rules(members), _largest(members)
     partly = small = ""
     full: list[tuple[int, str]] = []
     for pool, nodes in pools.items():

@@ -31,22 +31,24 @@ class UsersPods:
             raise EngineRefusalError(f"{order.run}: there is no gang of pods {key!r}")
         return gang
 
-    def pod_for(self, run: PodRun, taken: set[str], create: Callable[[Object, PodRun], Object]) -> Object | None:
+    def pod_for(
+        self, run: PodRun, taken: Callable[[str], bool], create: Callable[[Object, PodRun], Object]
+    ) -> Object | None:
         """An unbound pod for this run; None while its owner has made none. Refuses when there won't be any."""
         gang = self._gangs.load(run.gang)
         if gang is None:
             raise EngineRefusalError(f"{run.run}: its gang of pods is no longer known")
         number = run.run.number
         own = self._ledger.waits(*pods.key_of(gang.members[number]))
-        is_first = own is not None and pods.metadata(own)["uid"] == gang.uids[number] not in taken
-        if own is not None and is_first and self._fits(own, gang, number):
+        is_first = own is not None and pods.metadata(own)["uid"] == gang.uids[number]
+        if own is not None and is_first and not taken(gang.uids[number]) and self._fits(own, gang, number):
             # Nearly always. The rest looks at every pod that waits.
             return own
         marked = [pod for pod in self._ledger.waiting() if pods.run_of(pod, self._owner) == run.run]
         candidates = marked or [
             pod
             for pod in self._ledger.waiting()
-            if self._fits(pod, gang, number) and pods.metadata(pod)["uid"] not in taken
+            if self._fits(pod, gang, number) and not taken(pods.metadata(pod)["uid"])
         ]
         first = [pod for pod in candidates if pods.metadata(pod)["uid"] == gang.uids[number]]
         # Another member's own pod is for that member.

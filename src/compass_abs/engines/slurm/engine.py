@@ -203,7 +203,7 @@ class SlurmEngine(SupervisedEngine[SlurmRun]):
 
     def _discard(self, run: SlurmRun) -> None:
         with self._lock:
-            self._runs.pop(run.run, None)
+            self._runs.discard(run.run)
             run.path("run").unlink(missing_ok=True)
             run.path("order").unlink(missing_ok=True)
 
