@@ -51,11 +51,14 @@ def key_of(membership: tuple[str, str, str], first: str) -> str:
 
 
 class GangStore:
-    """Gangs, a file each."""
+    """Gangs, a file each, read once: nobody else writes into the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        names = (name.removesuffix(".json") for name in os.listdir(folder) if name.endswith(".json"))  # noqa: PTH208
+        found = (self._read(key) for key in sorted(names))
+        self._known = {gang.key: gang for gang in found if gang is not None}
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
@@ -76,9 +79,13 @@ class GangStore:
             "job": gang.job,
         }
         write_json(self._path(gang.key), value)
+        self._known[gang.key] = gang
 
     def load(self, key: str) -> Gang | None:
         """A gang; None when there is none of this key."""
+        return self._known.get(key)
+
+    def _read(self, key: str) -> Gang | None:
         if not key.isalnum():
             return None
         value = read_json(self._path(key))
@@ -101,10 +108,9 @@ class GangStore:
 
     def drop(self, key: str) -> None:
         """Forgets a gang."""
+        self._known.pop(key, None)
         self._path(key).unlink(missing_ok=True)
 
     def __iter__(self) -> Iterator[Gang]:
-        for name in sorted(os.listdir(self._folder)):  # noqa: PTH208 - names are wanted
-            gang = self.load(name.removesuffix(".json")) if name.endswith(".json") else None
-            if gang is not None:
-                yield gang
+        """All of them, in the order of their keys; from any thread."""
+        return iter([gang for _, gang in sorted(self._known.copy().items())])
