@@ -269,13 +269,19 @@ def explain_job(c: Controller, entry: JobEntry) -> dict[str, Any]:
     from compass_abs.planner.ledger import Ledger
     from compass_abs.planner.policy import Policy
     from compass_abs.planner.request import Room
+    from compass_abs.schedulers.jit import CompassJit
 
     answer: dict[str, Any] = {"job": entry.id, "phase": entry.phase.value}
     if entry.phase is not JobPhase.QUEUED:
         where = f"on {' '.join(dict.fromkeys(entry.nodes))}; " if entry.nodes else ""
         return {**answer, "text": f"{where}it does not wait"}
     pool = c.pool_of(entry)
-    policy = Policy.from_mapping({"objective": "disruption", "pause": 8.0})
-    allowance = Allowance(policy, Ledger(), 0.0, {}, {})
-    explanation = explain(pool.state, Room(entry.job.instances, entry.job.gpus), allowance, 8.0, None)
+    if isinstance(pool.scheduler, CompassJit):
+        # Its own policy: nothing is promised that a budget or a window forbids.
+        allowance = pool.scheduler.allowance(pool.situation)
+    else:
+        policy = Policy.from_mapping({"objective": "disruption", "pause": 8.0})
+        allowance = Allowance(policy, Ledger(), 0.0, {}, {})
+    room = Room(entry.job.instances, entry.job.gpus)
+    explanation = explain(pool.state, room, allowance, allowance.policy.pause, allowance.moves())
     return {**answer, "text": why_waiting(c, entry), "now": explanation.as_dict()}

@@ -147,7 +147,7 @@ class CompassJit(Scheduler):
     # ---- a blocked head
 
     def _make_room(self, job: Job, situation: Situation) -> Decision:
-        allowance = self._allowance(situation)
+        allowance = self.allowance(situation)
         limit = allowance.moves()
         outcome = self.plan_room(job, allowance, Limits(moves=limit))
         if isinstance(outcome, Impossible):
@@ -233,7 +233,7 @@ class CompassJit(Scheduler):
         low, high = inherent(state.demand, state.capacity), state.partial_nodes
         if high <= low:
             return ()
-        allowance = self._allowance(situation)
+        allowance = self.allowance(situation)
         limit = allowance.moves()
         if limit == 0 or allowance.closed() is not None:
             return ()
@@ -257,7 +257,7 @@ class CompassJit(Scheduler):
         """Empties a node, all or nothing."""
         if not self.state.nodes[index].contents:
             return ()
-        allowance = self._allowance(situation)
+        allowance = self.allowance(situation)
         limit = allowance.moves()
         if allowance.closed() is not None:
             return ()
@@ -269,7 +269,8 @@ class CompassJit(Scheduler):
 
     # ---- shared pieces
 
-    def _allowance(self, situation: Situation) -> Allowance:
+    def allowance(self, situation: Situation) -> Allowance:
+        """What may move now, and at what cost."""
         return Allowance(self.policy, self.ledger, situation.now, situation.ends, situation.progress)
 
     def _running_jobs(self) -> dict[str, Job]:
