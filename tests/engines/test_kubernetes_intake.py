@@ -383,14 +383,14 @@ def test_gang_whose_submission_had_no_answer_is_found_again_instead_of_submitted
         tried.append(submit(self, fields))
         raise EngineUnavailableError("the connection was lost")
 
-    monkeypatch.setattr("submit", submit_and_lose_the_answer)
+    monkeypatch.setattr(OwnJobs, "submit", submit_and_lose_the_answer)
     users.create(pod("once", sleeping(), 8))
     with pytest.raises(EngineUnavailableError):
         users.until(lambda: False)
     assert len(tried) == 1
     # By this intake, or by the next one.
     users.close()
-    monkeypatch.setattr("submit", submit)
+    monkeypatch.setattr(OwnJobs, "submit", submit)
     again = UsersCluster(tmp_path, open_engine(cluster, tmp_path, users.namespace), users.client, users.namespace)
     try:
         again.until(lambda: again.phases() == ["running"])
