@@ -54,10 +54,10 @@ native: $(STAMP) ## a wheel in dist/ with the hot modules compiled by mypyc
 	rm -rf build/lib* build/bdist* build/temp* build/native dist/*.whl
 	COMPASS_NATIVE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
 
-bench-native: native ## the scheduler's benchmark, plain and compiled, in one run
+bench-native: native ## the schedulers' benchmarks, plain and compiled, in one run
 	$(BIN)/python -m pip install --quiet --no-deps --target build/native dist/compass_abs-*-cp3*.whl
-	$(BIN)/python -m benchmarks compass_abs
-	PYTHONPATH=build/native $(BIN)/python -m benchmarks compass_abs
+	$(BIN)/python -m benchmarks compass_abs schedulers
+	PYTHONPATH=build/native $(BIN)/python -m benchmarks compass_abs schedulers
 
 cluster-slurm: ## a real Slurm with NODES=4 nodes of 8 pretended GPUs, on this machine (Debian, root to install)
 	deploy/test-clusters/slurm-up.sh "$(CLUSTER)" $(or $(NODES),4)

@@ -23,6 +23,8 @@ HOT = [
         "schedulers/compass_abs",
         "schedulers/compass_literal",
         "schedulers/compass_residual",
+        "schedulers/histogram",
+        "schedulers/demand",
         "schedulers/hierarchical_operators",
         "schedulers/hierarchical_tiers",
     )

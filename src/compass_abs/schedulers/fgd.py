@@ -5,7 +5,8 @@ from typing import Annotated, ClassVar
 from compass_abs.model import ClusterState, Job
 from compass_abs.schedulers.base import Situation
 from compass_abs.schedulers.demand import WEEK, DemandHistory, descent, most_popular, parse_mix, stranded
-from compass_abs.schedulers.histogram import HistogramScheduler, Order
+from compass_abs.schedulers.histogram import Order
+from compass_abs.schedulers.histogram_scheduler import HistogramScheduler
 from compass_abs.schedulers.parameters import Within
 
 # The published mix is computed once for a workload. Learning it online, it's renewed once it has grown by this share.

@@ -4,13 +4,11 @@ Without GPU sharing every published placement rule of the paper's comparison is 
 counts that exist, so a gang costs O(capacity) an instance on the histogram.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
-from compass_abs.model import ClusterState, Decision, Job
-from compass_abs.schedulers.base import Scheduler, Situation
+from compass_abs.model import ClusterState
 
 #: For each free count that an instance may be put on, best first.
 Order = Sequence[int]
@@ -123,25 +121,3 @@ def added(state: ClusterState, gpus: int, nodes: Sequence[int], table: Sequence[
         taken[node] += gpus
     free = state.nodes
     return sum(table[free[node].free - k] - table[free[node].free] for node, k in taken.items())
-
-
-class HistogramScheduler(Scheduler):
-    """Admits a gang as soon as its instances fit, one after the other, each on the free count it prefers."""
-
-    @abstractmethod
-    def order(self, job: Job, situation: Situation) -> Order:
-        """The free counts on which to put an instance of this job, best first."""
-
-    def admit(self, job: Job, situation: Situation) -> Decision:
-        """Starts the job where its rule puts it; or says why not."""
-        state = self.state
-        if job.gpus > state.capacity:
-            state.check_job(job)
-        # Most that wait do so for lack of GPUs: that is seen without looking where they are.
-        if job.instances * job.gpus > state.free_gpus:
-            return self.blocked(job)
-        nodes = choose_nodes(state, job.gpus, job.instances, self.order(job, situation))
-        if nodes is None:
-            return self.blocked(job)
-        state.place(job, nodes)
-        return Decision(job, tuple(nodes))

@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from compass_abs.model import ClusterState, Job
 from compass_abs.schedulers.base import Situation
-from compass_abs.schedulers.histogram import HistogramScheduler, Order
+from compass_abs.schedulers.histogram import Order
+from compass_abs.schedulers.histogram_scheduler import HistogramScheduler
 
 
 class LeastAllocated(HistogramScheduler):
