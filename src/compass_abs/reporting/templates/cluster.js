@@ -45,7 +45,8 @@ function barLayout(width, nodes, capacity, rack) {
 function shapeOf(jobs, job, names) {
   const panels = jobs.panels ? jobs.panels[job] : 1, instances = jobs.instances[job] / panels;
   if (panels > 1) return `${instances > 1 ? `${instances} × ` : ''}${panels} whole ${names.node}s together`;
-  return instances === 1 ? `${jobs.gpus[job]} GPUs on one ${names.node}` : `${instances} × ${jobs.gpus[job]} GPUs`;
+  const size = jobs.gpus[job] === 1 ? '1 GPU' : `${jobs.gpus[job]} GPUs`;
+  return instances > 1 ? `${instances} × ${size}` : jobs.gpus[job] === 1 ? size : `${size} on one ${names.node}`;
 }
 
 class Picture {
