@@ -15,6 +15,12 @@ def view_of(job: Job, topology: Topology | None, submitted: float) -> JobView:
     return JobView(job.id, pieces.instances, pieces.gpus, submitted, topology.panels_of(job.gpus))
 
 
+def rack_series(events: Sequence[ClusterEvent], nodes: int, topology: Topology | None) -> dict[str, StepSeries]:
+    """The time series that only a cluster of racks has, from its events; none where there is no picture."""
+    rack = 1 if topology is None else topology.levels[0].usable
+    return {"empty_racks": empty_racks(events, nodes, rack)} if events and rack > 1 else {}
+
+
 def empty_racks(events: Sequence[ClusterEvent], nodes: int, rack: int) -> StepSeries:
     """How many racks of `rack` nodes are up and hold nothing, by what happened on their nodes."""
     #: On each node its instances, and one more while it is away; of each rack the nodes that have any.

@@ -14,7 +14,7 @@ from compass_abs.reporting.comparison import (
     StepSeries,
     with_absences,
 )
-from compass_abs.reporting.racks import empty_racks, view_of
+from compass_abs.reporting.racks import rack_series, view_of
 from compass_abs.simulation.clock import SECOND
 from compass_abs.simulation.job_record import JobRecord
 from compass_abs.simulation.meter import Meter
@@ -79,6 +79,5 @@ class ReportRecorder(Observer):
         """What was seen, with the metrics that came out."""
         series = {key: StepSeries(self._times, values) for key, values in self._steps.items()}
         events = with_absences(self._events, self._nodes) if self._placed else []
-        if events and self._topology is not None and self._topology.levels[0].usable > 1:
-            series["empty_racks"] = empty_racks(events, len(self._state.nodes), self._topology.levels[0].usable)
+        series |= rack_series(events, len(self._state.nodes), self._topology)
         return RunView(scheduler, summary.measured(), series, events, settings or {}, label)

@@ -21,7 +21,7 @@ from compass_abs.reporting.comparison import (
     node_count,
     with_absences,
 )
-from compass_abs.reporting.racks import empty_racks, view_of
+from compass_abs.reporting.racks import rack_series, view_of
 from compass_abs.reporting.settings import settings_shown
 from compass_abs.simulation import Result
 from compass_abs.simulation.clock import SECOND
@@ -105,19 +105,16 @@ def _jobs(result: Result) -> list[JobView]:
 
 
 def _run(name: str, result: Result, jobs: Sequence[JobView], number: dict[str, int]) -> RunView:
-    setup, topology = result.config["setup"], _topology(result)
+    setup = result.config["setup"]
     scheduler = str(setup["scheduler"])
     if setup["parameters"]:
         scheduler += ":" + ",".join(f"{key}={value}" for key, value in setup["parameters"].items())
     known = RunView(scheduler, {}).title
-    series = _series(result.timeseries)
     events = with_absences(_events(result.events, jobs, number), setup["nodes"])
-    if events and topology is not None and topology.levels[0].usable > 1:
-        series["empty_racks"] = empty_racks(events, int(setup["nodes"]), topology.levels[0].usable)
     return RunView(
         scheduler,
         result.summary.measured(),
-        series,
+        _series(result.timeseries) | rack_series(events, int(setup["nodes"]), _topology(result)),
         events,
         {key: str(value) for key, value in setup["parameters"].items()},
         label=known if name in (folder_of(scheduler), "bound") else f"{known} ({name})",

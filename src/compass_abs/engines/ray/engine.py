@@ -128,7 +128,7 @@ class RayEngine(SupervisedEngine[RayRun]):
     def _report(self, node: RayNode, available: dict[str, dict[str, float]]) -> NodeReport:
         capacity = self._capacity[node.name]
         used = capacity - int(available.get(node.id, {}).get("GPU", 0)) if node.id in available else 0
-        ours = sum(run.gpu_count for run in self._runs.values() if run.node == node.name and run.alive and run.running)
+        ours = sum(run.gpu_count for run in self._runs.on(node.name) if run.alive and run.running)
         return node_report(node, capacity, self._foreign.look(node.name, used, ours, time.monotonic()))
 
     def _look_at_actors(self) -> None:

@@ -149,11 +149,7 @@ class SlurmEngine(SupervisedEngine[SlurmRun]):
         if report.health is not NodeHealth.READY:
             raise EngineRefusalError(f"node {node.name!r} is {report.health}: {report.detail}")
         with self._lock:
-            ours = sum(
-                run.gpu_count
-                for run in self._runs.values()
-                if run.node == node.name and run.alive and run.run != order.run
-            )
+            ours = sum(run.gpu_count for run in self._runs.on(node.name) if run.alive and run.run != order.run)
         free = node.gpus - foreign - ours
         if free < order.gpus:
             raise EngineRefusalError(f"node {node.name!r} has {max(free, 0)} free GPUs, {order.run} needs {order.gpus}")
